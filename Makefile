@@ -1,0 +1,35 @@
+# Every target sets up .venv by itself; nothing else is needed but Python 3.11+ and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help test lint bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+test: $(READY) ## run every test
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY) ## formatting, types and the import table
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY) ## run every benchmark, one JSON document each
+	$(BIN)/psph bench all --json
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache
+
+# Rebuilt only when what is installed changes. The editable install makes an edit
+# of the sources visible at once; entry points and C sources need a new one.
+$(READY): pyproject.toml setup.py $(wildcard */_*.c */*/_*.c)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "psph needs Python 3.11 or newer; set PYTHON=/path/to/it" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
