@@ -1,0 +1,1 @@
+"""The information-centric network (PSIRP): protocol cores, and `runtime/` that runs them."""

@@ -1,0 +1,93 @@
+"""The disk of a simulated node: completed writes survive a crash, others perhaps."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable
+from itertools import islice, takewhile
+from random import Random
+
+from psirp_sim.runtime.durations import MICROSECOND
+from psirp_sim.runtime.environment import Changes
+from psirp_sim.runtime.simulator.engine import Engine
+
+WRITE_TIME = (20 * MICROSECOND, 400 * MICROSECOND)
+"""Bounds of how long a write takes to become durable; ours, a commit to an SSD."""
+
+_Done = Callable[[], None] | None
+
+
+class SimulatedStorage:
+    """Implements `environment.Storage`; outlives the lives of its node."""
+
+    def __init__(
+        self, engine: Engine, random: Random, report: Callable[[Callable[[], None]], None]
+    ) -> None:
+        """`report` runs a completion on the node, or keeps it while the node is paused."""
+        self._engine = engine
+        self._random = random
+        self._report = report
+        self._durable: dict[bytes, bytes] = {}
+        self._visible: dict[bytes, bytes] = {}
+        self._sorted: list[bytes] | None = None
+        self._pending: deque[tuple[dict[bytes, bytes | None], _Done]] = deque()
+        self._last_completion = 0
+        self._crashes = 0
+
+    @property
+    def pending(self) -> int:
+        """Writes that have not been reported durable yet."""
+        return len(self._pending)
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._visible.get(key)
+
+    def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        if self._sorted is None:
+            self._sorted = sorted(self._visible)
+        first = bisect_left(self._sorted, prefix)
+        found = takewhile(lambda key: key.startswith(prefix), islice(self._sorted, first, None))
+        return [(key, self._visible[key]) for key in found]
+
+    def write(self, changes: Changes, done: _Done = None) -> None:
+        batch = dict(changes)
+        self._apply(batch, self._visible)
+        self._sorted = None
+        self._pending.append((batch, done))
+        completes = self._engine.now + self._random.randint(*WRITE_TIME)
+        self._last_completion = completes = max(completes, self._last_completion)
+        self._engine.at(completes, self._complete, self._crashes)
+
+    def crash(self) -> None:
+        """The node died: keep some prefix of what was not yet reported."""
+        for _ in range(self._random.randint(0, len(self._pending))):
+            self._apply(self._pending.popleft()[0], self._durable)
+        self._forget_unwritten()
+
+    def wipe(self) -> None:
+        """The disk is lost."""
+        self._durable.clear()
+        self._forget_unwritten()
+
+    def _forget_unwritten(self) -> None:
+        self._pending.clear()
+        self._crashes += 1
+        self._visible = dict(self._durable)
+        self._sorted = None
+
+    def _complete(self, crashes: int) -> None:
+        if crashes != self._crashes:
+            return
+        batch, done = self._pending.popleft()
+        self._apply(batch, self._durable)
+        if done is not None:
+            self._report(done)
+
+    @staticmethod
+    def _apply(batch: dict[bytes, bytes | None], state: dict[bytes, bytes]) -> None:
+        for key, value in batch.items():
+            if value is None:
+                state.pop(key, None)
+            else:
+                state[key] = value
