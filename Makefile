@@ -20,7 +20,7 @@ lint: $(READY) ## formatting, types and the import table
 	$(BIN)/lint-imports
 
 bench: $(READY) ## run every benchmark, one JSON document each
-	$(BIN)/psph bench all --json
+	$(BIN)/psph bench --json
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache

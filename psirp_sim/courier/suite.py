@@ -11,7 +11,6 @@ What must hold:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
 
 from psirp_sim.courier.core import WINDOW, Courier
 from psirp_sim.runtime.durations import MICROSECOND, MILLISECOND, SECOND
@@ -72,23 +71,26 @@ class CourierTrial:
         self._posted: dict[tuple[str, str], dict[int, list[bytes]]] = {}
         """Every payload a number was given to; a crash may free a number that was not accepted."""
         self._accepted: dict[tuple[str, str], dict[int, bytes]] = {}
-        self._build(stream(seed, "courier trial"))
+        self._random = stream(seed, "courier trial")
+        self._build()
 
-    def _build(self, random: Random) -> None:
+    def _build(self) -> None:
+        random = self._random
         names = [f"n{index}" for index in range(random.randint(2, 5))]
         for name in names:
             drift = random.randint(-100_000, 100_000)
             skew = random.randint(-SECOND, SECOND)
             self.world.add_node(name, lambda env: _User(env, self), Clock(skew, drift))
         for index, name in enumerate(names[1:], 1):
-            self._link(random.choice(names[:index]), name, random)
+            self._link(random.choice(names[:index]), name)
         for _ in range(random.randint(150, 500)):
             sender, receiver = random.choice(list(self._posted))
             moment = random.randrange(self.duration)
             payload = random.randbytes(random.randint(8, 40))
             self.world.engine.at(moment, self._post, sender, receiver, payload)
 
-    def _link(self, one: str, other: str, random: Random) -> None:
+    def _link(self, one: str, other: str) -> None:
+        random = self._random
         profile = LinkProfile(
             delay=Uniform(200 * MICROSECOND, random.randint(1, 30) * MILLISECOND),
             loss=Independent(random.choice([0.0, 0.02, 0.2])),

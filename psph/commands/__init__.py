@@ -1,0 +1,1 @@
+"""The sub-commands that psph itself brings, one module each."""

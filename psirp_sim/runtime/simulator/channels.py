@@ -35,8 +35,8 @@ class Channel:
     """A link as its sender sees it: the `Link` of one node."""
 
     __slots__ = (
-        "_burst", "_clear_at", "_engine", "_last_arrival", "_profile", "_random", "blocked", "counters", "in_flight", "mtu", "name", "number", "receive",
-        "reverse_name", "title",
+        "_burst", "_clear_at", "_engine", "_last_arrival", "_profile", "_random", "blocked",
+        "counters", "in_flight", "mtu", "name", "number", "receive", "reverse_name", "title",
     )  # fmt: skip
 
     def __init__(

@@ -1,0 +1,32 @@
+"""`psph config`: check a configuration file and show what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from psph import configuration
+from psph.output import print_json, print_table
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def config(file: Path, as_json: bool) -> None:
+    """Check a node's configuration FILE and show every setting, defaults filled in."""
+    settings = msgspec.to_builtins(configuration.load(file, configuration.NodeConfiguration))
+    if as_json:
+        print_json(settings)
+    else:
+        print_table(f"{file} is valid", ["key", "value"], _flat(settings, ""))
+
+
+def _flat(settings: dict[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
