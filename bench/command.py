@@ -11,7 +11,7 @@ from psph.output import print_json, print_table, progress
 BENCHMARKS = "psph.benchmarks"
 
 
-@click.command()
+@click.command(short_help="Measure speed beside a reference.")
 @click.argument("name", required=False)
 @click.option("--list", "list_names", is_flag=True, help="List the benchmarks.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")

@@ -18,7 +18,7 @@ from psph.output import print_json, print_table, progress
 EXPERIMENTS = "psph.experiments"
 
 
-@click.command()
+@click.command(short_help="Run an experiment and write down its results.")
 @click.argument("name", required=False)
 @click.option("--list", "list_names", is_flag=True, help="List the experiments.")
 @click.option("--quick", is_flag=True, help="A small version, done within two minutes.")

@@ -25,7 +25,7 @@ def table_text(
 ) -> str:
     """A plain table; numbers stand right, and nothing in a cell is taken for markup."""
     rows = [list(row) for row in rows]
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(columns):
         numeric = all(isinstance(row[index], int | float) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
@@ -34,7 +34,8 @@ def table_text(
     console = Console(width=width or _width(), color_system=None, force_terminal=False)
     with console.capture() as capture:
         console.print(table)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
+    # The title is not the table's own: that would be folded to the table's width.
+    return "\n".join([title, *(line.rstrip() for line in capture.get().splitlines())]).rstrip()
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -68,6 +69,6 @@ def _cell(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case float():
-            return f"{value:.4g}"
+            return f"{value:.4g}" if abs(value) < 1_000 else f"{value:.0f}"
         case _:
             return str(value)

@@ -41,8 +41,8 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(nanoseconds: int) -> str:
-    """The shortest readable form: ``1.5 s``, ``20.7 ms``."""
+    """A readable form that `parse_duration` takes again: ``1.5 s``, ``20.7 ms``."""
     for unit, size in (("s", SECOND), ("ms", MILLISECOND), ("us", MICROSECOND)):
         if abs(nanoseconds) >= size:
-            return f"{nanoseconds / size:.6g} {unit}"
+            return f"{nanoseconds / size:.6f}".rstrip("0").rstrip(".") + f" {unit}"
     return f"{nanoseconds} ns"

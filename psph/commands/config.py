@@ -12,7 +12,7 @@ from psph import configuration
 from psph.output import print_json, print_table
 
 
-@click.command()
+@click.command(short_help="Check a configuration file and show what it means.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def config(file: Path, as_json: bool) -> None:

@@ -16,7 +16,7 @@ SUITES = "psph.suites"
 _SHOWN_EVENTS = 40
 
 
-@click.command()
+@click.command(short_help="Run random fault schedules against a protocol.")
 @click.argument("suite", required=False)
 @click.option("--seeds", type=click.IntRange(1), default=50, show_default=True, help="How many.")
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="First seed.")

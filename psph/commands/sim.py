@@ -18,7 +18,7 @@ PROTOCOLS = "psph.protocols"
 _SLICES = 200
 
 
-@click.command()
+@click.command(short_help="Run a scenario file in virtual time.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--seed", type=int, help="Use this seed instead of the file's.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
