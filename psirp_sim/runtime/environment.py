@@ -22,6 +22,10 @@ What a core may rely on
   returns False when it was refused at once (larger than the link's `mtu`, or the queue is
   full: back-pressure); True promises nothing about arrival. A packet is `bytes` and is never
   changed after it was sent.
+* **Forwarding.** Once a core has installed a table, the link driver applies it to every data
+  packet (`wire.data`): copies go out without the core being asked, and `receive` gets only
+  the data packets that are for this node, besides everything that is no data packet.
+  `inject` sends a data packet of the node's own by the same table.
 * **Storage.** `storage.write(changes, done)` applies a batch of puts (and deletes, where the
   value is None) atomically. The node reads its own writes at once, but a batch is **durable
   only when `done` has been called**, and batches become durable in the order they were
@@ -45,6 +49,7 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Protocol
 
+from psirp_sim.forwarding.table import ForwardingCounters, ForwardingTable
 from traces import TraceSink
 
 Packet = bytes
@@ -123,6 +128,12 @@ class Environment(Protocol):
 
     def call_later(self, delay: int, callback: Callable[..., None], *args: object) -> Timer:
         """Run the callback once, `delay` nanoseconds from now."""
+
+    def install(self, table: ForwardingTable, counters: ForwardingCounters) -> None:
+        """Let the link driver forward data packets by this table, and count what it does."""
+
+    def inject(self, packet: Packet) -> bool:
+        """Send a data packet of this node's own; True when it is for this node as well."""
 
 
 class Core(Protocol):

@@ -13,6 +13,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Protocol
 
+from psirp_sim.runtime.driver import LinkDriver
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Core, CoreFactory
 from psirp_sim.runtime.simulator.channels import Channel
@@ -101,6 +102,9 @@ class Life:
         self.storage = host.storage
         self.random = host.random
         self.trace = host.world.trace
+        self.driver = LinkDriver(host.channels)
+        self.install = self.driver.install
+        self.inject = self.driver.inject
         self._engine = host.world.engine
         self._clock = host.clock
         # A monotonic clock starts somewhere at each boot; nobody may compare across boots.
@@ -200,7 +204,7 @@ class SimulatedNode:
     def receive(self, channel: Channel, packet: bytes) -> None:
         """A packet reached this node; `Channel` calls it."""
         core = self.core
-        if core is None:
+        if core is None or self._life is None:
             channel.counters.unheard += 1
         elif self.paused:
             if self._waiting_bytes + len(packet) > RECEIVE_BUFFER:
@@ -212,7 +216,8 @@ class SimulatedNode:
             channel.counters.delivered += 1
             world = self.world
             world.log.arrival(world.engine.now, channel.number, channel.title, packet)
-            core.receive(channel.reverse_name, packet)
+            if self._life.driver.arrived(channel.reverse_name, packet):
+                core.receive(channel.reverse_name, packet)
 
     def _run(self, done: Callable[[], None]) -> None:
         if self.paused:

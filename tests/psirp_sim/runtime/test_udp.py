@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from psirp_sim.runtime import loop, udp
+from psirp_sim.runtime import asyncio_node, loop, udp
 from psirp_sim.runtime.sqlite_storage import StorageError
 from psirp_sim.runtime.udp import UdpNode
 
@@ -116,7 +116,7 @@ def test_when_the_kernel_takes_no_more_packets_wait_and_then_are_refused(monkeyp
 
         real = a._socket
         a._socket = FullSocket(real)
-        monkeypatch.setattr(udp, "SEND_QUEUE", 10_000)
+        monkeypatch.setattr(asyncio_node, "SEND_QUEUE", 10_000)
         answers = [a.links["b"].send(number.to_bytes(4) + bytes(996)) for number in range(2_000)]
         accepted = answers.count(True)
         assert a.counters.queued == 10

@@ -1,0 +1,83 @@
+"""The header of a data packet: all that a forwarding node looks at.
+
+0      version
+1      kind: DATA
+2      hop limit
+3      descriptor of the filter (zfilters.filters)
+4-11   packet id, different for every packet sent, copies of a split tree included
+12-15  numbering (exact filters), else 0
+16-    filter, then payload; its first byte names the protocol of the payload
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+
+from psirp_sim.zfilters import Mode, ZFilter, descriptor_length
+
+VERSION = 1
+HOP_LIMIT = 32
+"""What a sender puts in; a fabric is less wide than that."""
+HEADER = 16
+_FIXED = Struct(">BBBB8sI")
+
+
+class Kind(IntEnum):
+    """The second byte of every packet."""
+
+    DATA = 1
+    """Forwarded by its filter."""
+    CONTROL = 2
+    """For the neighbour only, with a MAC."""
+
+
+class MalformedPacket(ValueError):
+    """Bytes that are no packet of ours; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataPacket:
+    """A data packet taken apart."""
+
+    filter: ZFilter
+    packet_id: bytes
+    payload: bytes
+    hop_limit: int = HOP_LIMIT
+
+    def encode(self) -> bytes:
+        """The bytes to send."""
+        if len(self.packet_id) != 8:
+            raise ValueError("a packet id has 8 bytes")
+        fixed = _FIXED.pack(
+            VERSION,
+            Kind.DATA,
+            self.hop_limit,
+            self.filter.descriptor,
+            self.packet_id,
+            self.filter.numbering,
+        )
+        return fixed + self.filter.to_bytes() + self.payload
+
+    @classmethod
+    def decode(cls, packet: bytes) -> DataPacket:
+        """Take a packet apart, or say what is wrong with it."""
+        if len(packet) < HEADER:
+            raise MalformedPacket(f"a data packet has at least {HEADER} bytes, not {len(packet)}")
+        version, kind, hop_limit, descriptor, packet_id, numbering = _FIXED.unpack_from(packet)
+        if version != VERSION:
+            raise MalformedPacket(f"version {version} is not {VERSION}")
+        if kind != Kind.DATA:
+            raise MalformedPacket(f"kind {kind} is no data packet")
+        length = descriptor_length(descriptor)
+        if length == 0:
+            raise MalformedPacket(f"descriptor {descriptor:#04x} has no meaning")
+        if len(packet) < HEADER + length:
+            raise MalformedPacket(f"the packet ends within its filter of {length} bytes")
+        if numbering and descriptor >> 6 == Mode.BLOOM:
+            raise MalformedPacket("a Bloom filter has no numbering")
+        bits = int.from_bytes(packet[HEADER : HEADER + length], "little")
+        return cls(
+            ZFilter(descriptor, bits, numbering), packet_id, packet[HEADER + length :], hop_limit
+        )
