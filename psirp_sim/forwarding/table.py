@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from psirp_sim.wire.data import HEADER, VERSION
+from psirp_sim.wire.data import HEADER, VERSION, Kind
 from psirp_sim.zfilters import SIZES, Scheme, descriptor_length, link_id, link_tags, local_id
 
 HERE = -1
@@ -54,6 +54,10 @@ class Count(IntEnum):
 
 
 DROPS = tuple(Count(number) for number in range(8))
+
+# Made once, because a driver looks at every packet.
+_FILTER_END = tuple(HEADER + descriptor_length(descriptor) for descriptor in range(256))
+_SENT_ON = tuple(bytes((VERSION, Kind.DATA, max(0, hops - 1))) for hops in range(256))
 
 
 class ForwardingCounters:
@@ -118,7 +122,7 @@ class ForwardingTable:
         if packet[2] == 0:
             return Count.HOP_LIMIT
         descriptor = packet[3]
-        end = HEADER + descriptor_length(descriptor)
+        end = _FILTER_END[descriptor]
         if end == HEADER or end > len(packet):
             return Count.SIZE
         bits = int.from_bytes(packet[HEADER:end], "little")
@@ -168,8 +172,8 @@ class Decision:
 
 
 def sent_on(packet: bytes) -> bytes:
-    """The copy that goes to the next node."""
-    return packet[:2] + bytes((packet[2] - 1,)) + packet[3:]
+    """The copy of a data packet that goes to the next node."""
+    return _SENT_ON[packet[2]] + packet[3:]
 
 
 def compile_table(

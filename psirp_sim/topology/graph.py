@@ -26,6 +26,15 @@ class Edge:
 Tree = tuple[Edge, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class DeliveryTree:
+    """Who sends, who is to receive, and the links between them."""
+
+    source: str
+    receivers: tuple[str, ...]
+    links: Tree
+
+
 class NoPath(Exception):
     """A receiver that cannot be reached from the source."""
 
@@ -71,6 +80,11 @@ class Graph:
                 edges[edge.sender, edge.name] = edge
                 node = edge.sender
         return tuple(edges.values())
+
+    def delivery(self, source: str, receivers: Iterable[str]) -> DeliveryTree:
+        """The same with its ends; a receiver that is named twice counts once."""
+        ends = tuple(dict.fromkeys(receivers))
+        return DeliveryTree(source, ends, self.tree(source, ends))
 
     def _paths(self, source: str) -> dict[str, Edge]:
         """For each reachable node the last edge of its shortest path; ties by name."""

@@ -4,16 +4,27 @@
 filter is best for a tree is the topology manager's business: `topology.choice`.
 """
 
-from psirp_sim.zfilters.filters import Mode, ZFilter, combine, descriptor_length
+from psirp_sim.zfilters.filters import (
+    MOST_EXACT_BITS,
+    Mode,
+    ZFilter,
+    combine,
+    descriptor_length,
+    false_positive_rate,
+    fill,
+)
 from psirp_sim.zfilters.tags import SIZES, Scheme, link_id, link_tags, local_id
 
 __all__ = [
+    "MOST_EXACT_BITS",
     "SIZES",
     "Mode",
     "Scheme",
     "ZFilter",
     "combine",
     "descriptor_length",
+    "false_positive_rate",
+    "fill",
     "link_id",
     "link_tags",
     "local_id",

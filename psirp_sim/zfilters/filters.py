@@ -87,3 +87,13 @@ def combine(tags: Iterable[int]) -> int:
     for tag in tags:
         bits |= tag
     return bits
+
+
+def fill(m: int, k: int, tags: int) -> float:
+    """The share of bits that is set, on average, in a filter of that many tags."""
+    return float(1 - (1 - 1 / m) ** (k * tags))
+
+
+def false_positive_rate(m: int, k: int, tags: int) -> float:
+    """How often the filter of that many tags contains the tag of another link."""
+    return fill(m, k, tags) ** k

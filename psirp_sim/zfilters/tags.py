@@ -38,6 +38,7 @@ class Scheme:
             raise ValueError(f"k = {self.k} does not fit a filter of {self.m} bits")
 
 
+@lru_cache(maxsize=1 << 15)
 def link_id(seed: bytes, sender: str, link: str) -> bytes:
     """The id of the direction of a link that leads away from `sender`, who calls it `link`.
 
@@ -46,6 +47,7 @@ def link_id(seed: bytes, sender: str, link: str) -> bytes:
     return _derive(LINK_ID, seed, sender, link)
 
 
+@lru_cache(maxsize=1 << 15)
 def local_id(seed: bytes, node: str) -> bytes:
     """The id of a node's own delivery: one more link, that leads to nobody."""
     return _derive(LOCAL_ID, seed, node)

@@ -10,6 +10,9 @@ from psirp_sim.runtime.schedules.faults import Fault, FaultKind, generate
 from psirp_sim.runtime.schedules.suite import InvariantViolated, Suite, Trial
 from psirp_sim.runtime.simulator import stream
 
+MOST_STEPS = 3_000_000
+"""A trial that takes more is caught in a loop of its own making."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -115,6 +118,10 @@ def run_schedule(suite: Suite, seed: int, faults: Sequence[Fault] | None = None)
     try:
         while (due := engine.next_time) is not None and due <= deadline:
             engine.step()
+            if engine.steps > MOST_STEPS:
+                raise InvariantViolated(
+                    f"{MOST_STEPS} steps, and no end: something goes in circles"
+                )
             trial.check()
             watch.strike()
             if due > watch.calm and trial.settled():

@@ -36,7 +36,8 @@ class Channel:
 
     __slots__ = (
         "_burst", "_clear_at", "_engine", "_last_arrival", "_profile", "_random", "blocked",
-        "counters", "in_flight", "mtu", "name", "number", "receive", "reverse_name", "title",
+        "counters", "in_flight", "mtu", "name", "number", "observer", "receive", "reverse_name",
+        "title",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +67,8 @@ class Channel:
         self.blocked = False
         self.in_flight = 0
         self.counters = ChannelCounters()
+        self.observer: Receive | None = None
+        """Called with every packet that is sent, whatever becomes of it: for tests."""
         self.profile = profile
 
     @property
@@ -95,6 +98,8 @@ class Channel:
             self._clear_at = now = begins + size * 8 * SECOND // profile.bandwidth
         counters.sent += 1
         counters.bytes += size
+        if self.observer is not None:
+            self.observer(self, packet)
         if self.blocked:
             counters.cut += 1
         elif profile.loss is not None and self._loses(profile.loss):

@@ -1,0 +1,317 @@
+"""A node of the fabric: everything a forwarding node does, put together.
+
+Read in this order: `topology.neighbours` finds the other ends of the links, `topology.link_state`
+spreads what they found, `forwarding.table` moves packets, `topology.manager` (on some nodes)
+makes filters, `topology.attachment` receives them. This module starts them and hands each message
+to the one it is for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+
+from psirp_sim.forwarding.table import ForwardingCounters, compile_table
+from psirp_sim.runtime.durations import MILLISECOND
+from psirp_sim.runtime.environment import Environment
+from psirp_sim.settings import FabricSettings
+from psirp_sim.topology.attachment import Attachment
+from psirp_sim.topology.filter_maker import FilterMaker
+from psirp_sim.topology.link_state import LinkStateDatabase
+from psirp_sim.topology.manager import ROLE as TOPOLOGY
+from psirp_sim.topology.manager import TopologyManager
+from psirp_sim.topology.neighbours import Neighbours
+from psirp_sim.topology.numbering import Numbering
+from psirp_sim.wire.control import (
+    NEIGHBOUR,
+    Fragment,
+    Hello,
+    LinkState,
+    Message,
+    Protocol,
+    Reassembly,
+    Routes,
+    RoutesTaken,
+    Summary,
+    TreeReply,
+    TreeRequest,
+    Wanted,
+    WrongKey,
+    pieces,
+)
+from psirp_sim.wire.data import DataPacket, Kind, MalformedPacket
+from psirp_sim.zfilters import ZFilter
+
+Handler = Callable[[bytes], bool]
+"""Gets the payload of a data packet, protocol byte removed; whether it was for this node.
+
+A false positive of a Bloom filter also delivers: only the protocol knows that nobody here
+wanted the packet.
+"""
+
+BOOT = b"fabric boot"
+NUMBERINGS = 4
+"""How many numberings of links stay valid, so that packets under way survive a change."""
+HOLD = 20 * MILLISECOND
+"""How long after the first news the changed graph is looked at."""
+CONTROL_ROOM = 1_000
+"""Bytes of a control message in one packet across the fabric: every link takes that much."""
+
+
+class FabricNode:
+    """The core of a forwarding node, and of a topology manager where it has that role."""
+
+    def __init__(
+        self,
+        env: Environment,
+        settings: FabricSettings,
+        *,
+        roles: Sequence[str] = (),
+        domain: str = "",
+        attached: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`attached` is called when the routes to the servers are known, and when they change."""
+        self.env = env
+        self.settings = settings
+        self.roles = sorted({"forwarder", *roles})
+        self.domain = domain
+        self.handlers: dict[int, Handler] = {Protocol.CONTROL: self._control_payload}
+        self.forwarding = ForwardingCounters()
+        self.counters: Counter[str] = Counter()
+        self._attached = attached
+        self._reassembly = Reassembly()
+        self._looking = False
+        self._numberings: OrderedDict[int, Numbering] = OrderedDict()
+        self._table_of: tuple[object, ...] = ()
+        self._next_packet = env.random.getrandbits(64)
+        self.boot = 0
+        self.begun = False
+        """Whether the node has taken up its work: not before its life has a number."""
+        self.manager: TopologyManager | None = None
+
+    # The core's side
+
+    def start(self) -> None:
+        self.boot = int.from_bytes(self.env.storage.get(BOOT) or b"") + 1
+        # Nobody may hear of this life before it is sure that the next will be called newer.
+        self.env.storage.write({BOOT: self.boot.to_bytes(8)}, self._begin)
+
+    def receive(self, link: str, packet: bytes) -> None:
+        try:
+            if packet[1:2] == _DATA:
+                self._deliver(packet)
+            elif packet[:2] == NEIGHBOUR:
+                self._from_neighbour(link, packet[2:])
+            else:
+                raise MalformedPacket("neither data nor control")
+        except MalformedPacket:
+            self.counters["malformed"] += 1
+        except WrongKey:
+            self.counters["wrong_key"] += 1
+
+    def stop(self) -> None:
+        """Leave the fabric politely: say that we have no links any more."""
+        if self.begun:
+            self.database.originate(self.roles, [])
+
+    # Sending
+
+    def send(self, filters: Sequence[ZFilter], protocol: int, payload: bytes) -> None:
+        """Send a payload along the trees of these filters."""
+        for zfilter in filters:
+            self._next_packet = (self._next_packet + 1) & (1 << 64) - 1
+            packet = DataPacket(
+                zfilter, self._next_packet.to_bytes(8), bytes((protocol,)) + payload
+            ).encode()
+            if self.env.inject(packet):
+                self.env.call_later(0, self.receive, "", packet)
+
+    def status(self) -> dict[str, object]:
+        """What `psph fabric status` shows."""
+        now = self.env.now()
+        return {
+            "node": self.env.node,
+            "domain": self.domain,
+            "roles": self.roles,
+            "boot": self.boot,
+            "manager": self.attachment.manager[0] or None,
+            "active_manager": self.manager is not None and self.manager.active,
+            "fabric": {
+                "nodes": len(self.database.graph.out),
+                "links": len(self.database.graph.edges) // 2,
+                "reachable": len(self.database.graph.reachable(self.env.node)),
+            },
+            "links": [
+                {
+                    "link": link,
+                    "up": link in known and known[link].up,
+                    "neighbour": known[link].node if link in known else None,
+                    "heard_s": round((now - known[link].heard) / 1e9, 3) if link in known else None,
+                    "id_version": known[link].id_version if link in known else None,
+                }
+                for known in [self.neighbours.links]
+                for link in self.env.links
+            ],
+            "servers": {
+                server: list(route.roles) for server, route in self.attachment.routes.items()
+            },
+            "trees": 0 if self.manager is None else len(self.manager.trees),
+            "forwarding": self.forwarding.as_dict(),
+            "control": dict(self.counters),
+        }
+
+    # Beginning
+
+    def _begin(self) -> None:
+        self.database = LinkStateDatabase(
+            self.env,
+            self.settings,
+            self.boot,
+            up=lambda: self.neighbours.up(),
+            send=self._to_neighbour,
+            changed=self._graph_changed,
+        )
+        self.neighbours = Neighbours(
+            self.env,
+            self.settings,
+            self.boot,
+            domain=self.domain,
+            state=lambda: self.database.digest,
+            send=self._to_neighbour,
+            changed=self._links_changed,
+        )
+        self.attachment = Attachment(
+            self.env,
+            self.settings,
+            self.database,
+            send=self._to_server,
+            attached=self._attached,
+        )
+        if TOPOLOGY in self.roles:
+            self.manager = TopologyManager(
+                self.env,
+                self.settings,
+                self.boot,
+                self.database,
+                make_filters=FilterMaker(self.settings).filters,
+                send=self._to_server,
+            )
+            self.manager.start()
+        self.begun = True
+        self._compile()
+        self.database.start()
+        self.attachment.start()
+        self._links_changed()
+        self.neighbours.start()
+
+    # Changes
+
+    def _links_changed(self) -> None:
+        self.database.originate(self.roles, self.neighbours.reported())
+
+    def _graph_changed(self) -> None:
+        # News comes in floods: it is looked at once they have passed.
+        if not self._looking:
+            self._looking = True
+            self.env.call_later(HOLD, self._look)
+
+    def _look(self) -> None:
+        self._looking = False
+        if self.settings.allow_exact:
+            numbering = Numbering.of(self.database.graph)
+            if numbering is not None:
+                self._numberings[numbering.number] = numbering
+                self._numberings.move_to_end(numbering.number)
+                while len(self._numberings) > NUMBERINGS:
+                    self._numberings.popitem(last=False)
+        self._compile()
+        if self.manager is not None:
+            self.manager.look()
+
+    def _compile(self) -> None:
+        made_of = (tuple(self.env.links), tuple(self._numberings))
+        if made_of == self._table_of:
+            return
+        self._table_of = made_of
+        table = compile_table(
+            self.env.node,
+            list(self.env.links),
+            self.settings.link_seed,
+            self.settings.scheme,
+            {number: each.bits for number, each in self._numberings.items()},
+        )
+        self.env.install(table, self.forwarding)
+
+    # Messages to and from the neighbours
+
+    def _to_neighbour(self, link: str, message: Message) -> None:
+        way = self.env.links.get(link)
+        if way is None:
+            return
+        for piece in self._pieces(message, way.mtu - len(NEIGHBOUR)):
+            way.send(NEIGHBOUR + piece)
+
+    def _from_neighbour(self, link: str, sealed: bytes) -> None:
+        message = self._open(link, sealed)
+        if message is None or not self.begun:
+            return
+        match message:
+            case Hello():
+                self.neighbours.receive(link, message)
+                if link in set(self.neighbours.up()):
+                    self.database.compare_digest(link, message.state)
+            case LinkState() | Summary() | Wanted():
+                self.database.receive(link, message)
+            case _:
+                raise MalformedPacket("a message that is not for neighbours")
+
+    # Messages across the fabric
+
+    def _to_server(self, node: str, filters: list[ZFilter], message: Message) -> None:
+        if node == self.env.node:
+            self.env.call_later(0, self._to_ourselves, message)
+            return
+        for piece in self._pieces(message, CONTROL_ROOM):
+            self.send(filters, Protocol.CONTROL, piece)
+
+    def _to_ourselves(self, message: Message) -> None:
+        self._dispatch(message)
+
+    def _deliver(self, packet: bytes) -> None:
+        payload = DataPacket.decode(packet).payload
+        handler = self.handlers.get(payload[0]) if payload else None
+        if handler is None or not handler(payload[1:]):
+            self.counters["false_deliveries"] += 1
+
+    def _control_payload(self, sealed: bytes) -> bool:
+        message = self._open("", sealed)
+        if message is None:
+            return True
+        return self._dispatch(message)
+
+    def _dispatch(self, message: Message) -> bool:
+        """Hand a message to the function it is for; whether it was for this node."""
+        match message:
+            case Routes() | TreeReply():
+                return self.attachment.receive(message)
+            case RoutesTaken() | TreeRequest():
+                if self.manager is not None:
+                    self.manager.receive(message)
+                return self.manager is not None
+            case _:
+                raise MalformedPacket("a message that is not for servers")
+
+    def _pieces(self, message: Message, room: int) -> list[bytes]:
+        name = self.env.random.getrandbits(64).to_bytes(8)
+        return list(pieces(self.settings.keys, message, name, room))
+
+    def _open(self, source: str, sealed: bytes) -> Message | None:
+        """The message; None for a fragment of one that is not complete yet."""
+        message = self.settings.keys.open(sealed)
+        if isinstance(message, Fragment):
+            whole = self._reassembly.add(source, message)
+            return None if whole is None else self.settings.keys.open(whole)
+        return message
+
+
+_DATA = bytes((Kind.DATA,))

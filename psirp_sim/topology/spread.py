@@ -1,0 +1,220 @@
+"""How a packet spreads: a filter followed through the fabric, copy by copy.
+
+A topology manager knows every tag, so it need not estimate the false copies of a filter: it
+counts them. `TaggedGraph.follow` does at every node what `ForwardingTable.decide` does there and
+what a link driver does with the decision. All links are taken to be equally fast, which matters
+to the loop cache alone: it lets the first copy pass.
+
+Without the loop cache false copies can breed until the hop limit ends them, too many to carry one
+by one. Those that came over the same link in the same number of hops fare alike, so they are
+carried as a number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+from psirp_sim.forwarding.table import Count, Row
+from psirp_sim.topology.graph import DeliveryTree, Graph
+from psirp_sim.topology.numbering import Numbering
+from psirp_sim.wire.data import HOP_LIMIT
+from psirp_sim.zfilters import Mode, Scheme, ZFilter, combine, link_id, link_tags, local_id
+
+NO_LINK = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """What a forwarding node checks besides never sending back; by default, as shipped."""
+
+    hop_limit: int = HOP_LIMIT
+    fill: bool = True
+    """Drop filters of which more than half of the bits are set."""
+    loop: bool = True
+    """Drop what has been here before."""
+
+
+SHIPPED = Guards()
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What became of one packet."""
+
+    transmissions: int
+    """Copies on links."""
+    true: int
+    """Links of the tree that were crossed: the copies that were needed."""
+    receivers: tuple[str, ...]
+    """Who was meant."""
+    deliveries: Mapping[str, int]
+    """Copies handed to each node itself."""
+    drops: Mapping[Count, int]
+
+    @property
+    def false(self) -> int:
+        """Copies beside the tree, and further ones on it."""
+        return self.transmissions - self.true
+
+    @property
+    def unreached(self) -> set[str]:
+        """Receivers that got none."""
+        return set(self.receivers).difference(self.deliveries)
+
+    @property
+    def false_deliveries(self) -> int:
+        """Deliveries to others, and repeated ones."""
+        needed = len(self.receivers) - len(self.unreached)
+        return sum(self.deliveries.values()) - needed
+
+
+class Tags(dict[int, Row]):
+    """One tag of each link: the rows of all nodes, made when a packet first gets there."""
+
+    def __init__(self, make: Callable[[int], Row], most_set: int | None = None) -> None:
+        super().__init__()
+        self._make = make
+        self.most_set = most_set
+        """The bits the fill guard allows; None where there is none."""
+
+    def __missing__(self, node: int) -> Row:
+        row = self[node] = self._make(node)
+        return row
+
+
+class TaggedGraph:
+    """A graph whose links have their tags. Nodes and directed links go by their index here."""
+
+    def __init__(self, graph: Graph, seed: bytes, scheme: Scheme) -> None:
+        self.graph = graph
+        self.scheme = scheme
+        self.nodes = list(graph.out)
+        self.edges = graph.edges
+        self.node_index = {node: index for index, node in enumerate(self.nodes)}
+        self.edge_index = {(edge.sender, edge.name): index for index, edge in enumerate(self.edges)}
+        self._seed = seed
+        self._heads = [self.node_index[edge.receiver] for edge in self.edges]
+        self._backs = [self.edge_index[edge.back] for edge in self.edges]
+        self._bloom: dict[tuple[int, int], Tags] = {}
+
+    def bloom(self, m: int, table: int) -> Tags:
+        """The tags of Bloom filters of m bits and that table."""
+        tags = self._bloom.get((m, table))
+        if tags is None:
+
+            def make(node: int) -> Row:
+                name = self.nodes[node]
+                links = [
+                    (self._link_tags(m, name, edge.name)[table], self.edge_index[name, edge.name])
+                    for edge in self.graph.out[name]
+                ]
+                return Row(tuple(links), self._local_tags(m, name)[table])
+
+            tags = self._bloom[m, table] = Tags(make, m // 2)
+        return tags
+
+    @cached_property
+    def numbering(self) -> Numbering | None:
+        """The numbering of exact filters; None where the domain is too large for them."""
+        return Numbering.of(self.graph)
+
+    @cached_property
+    def exact(self) -> Tags:
+        """The tags of exact filters: of one bit each."""
+        bits = {} if self.numbering is None else self.numbering.bits
+
+        def make(node: int) -> Row:
+            name = self.nodes[node]
+            links = [
+                (1 << bits[name, edge.name], self.edge_index[name, edge.name])
+                for edge in self.graph.out[name]
+            ]
+            return Row(tuple(links), 1 << bits[name])
+
+        return Tags(make)
+
+    def combined(self, tree: DeliveryTree, m: int) -> list[int]:
+        """The bits of the tree's Bloom filter of m bits, by table."""
+        tags = [self._link_tags(m, edge.sender, edge.name) for edge in tree.links]
+        tags += [self._local_tags(m, node) for node in tree.receivers]
+        return [combine(column) for column in zip(*tags, strict=True)]
+
+    def spread(
+        self,
+        zfilter: ZFilter,
+        tree: DeliveryTree,
+        guards: Guards = SHIPPED,
+        give_up: int | None = None,
+    ) -> Spread:
+        """Follow a packet with that filter; see `follow`."""
+        exact = zfilter.mode is Mode.EXACT
+        tags = self.exact if exact else self.bloom(zfilter.length * 8, zfilter.table)
+        return self.follow(tags, zfilter.bits, tree, guards, give_up)
+
+    def follow(
+        self,
+        tags: Tags,
+        bits: int,
+        tree: DeliveryTree,
+        guards: Guards = SHIPPED,
+        give_up: int | None = None,
+    ) -> Spread:
+        """Follow a packet with those bits for a filter from the source of the tree.
+
+        Past `give_up` transmissions the packet is left to itself, where more are of no interest.
+        """
+        drops: Counter[Count] = Counter()
+        deliveries: Counter[int] = Counter()
+        crossed: set[int] = set()
+        transmissions = 0
+        matching: dict[int, tuple[list[int], bool]] = {}
+        here = [(self.node_index[tree.source], NO_LINK, 1)]
+        if guards.fill and tags.most_set is not None and bits.bit_count() > tags.most_set:
+            drops[Count.FULL] = 1
+            here = []
+        # The source sends its own packet with the limit as it is; every other node lowers it.
+        for limit in chain((guards.hop_limit,), range(guards.hop_limit, -1, -1)):
+            leaving: dict[int, int] = {}
+            for node, back, copies in here:
+                if limit == 0:
+                    drops[Count.HOP_LIMIT] += copies
+                    continue
+                if node not in matching:
+                    row = tags[node]
+                    links = [link for tag, link in row.tags if bits & tag == tag]
+                    matching[node] = links, bits & row.local == row.local
+                elif guards.loop:
+                    drops[Count.LOOP] += copies
+                    continue
+                links, local = matching[node]
+                if local:
+                    deliveries[node] += copies
+                elif not links or links == [back]:
+                    drops[Count.NOWHERE] += copies
+                for link in links:
+                    if link != back:
+                        leaving[link] = leaving.get(link, 0) + copies
+            crossed.update(leaving)
+            transmissions += sum(leaving.values())
+            if not leaving or (give_up is not None and transmissions > give_up):
+                break
+            here = [
+                (self._heads[link], self._backs[link], copies) for link, copies in leaving.items()
+            ]
+        return Spread(
+            transmissions,
+            sum(self.edge_index[edge.sender, edge.name] in crossed for edge in tree.links),
+            tree.receivers,
+            {self.nodes[node]: copies for node, copies in deliveries.items()},
+            drops,
+        )
+
+    def _link_tags(self, m: int, sender: str, name: str) -> tuple[int, ...]:
+        return link_tags(link_id(self._seed, sender, name), m, self.scheme.k, self.scheme.d)
+
+    def _local_tags(self, m: int, node: str) -> tuple[int, ...]:
+        return link_tags(local_id(self._seed, node), m, self.scheme.k, self.scheme.d)

@@ -1,0 +1,32 @@
+"""The data plane survives its fault schedules, and nodes with a planted bug do not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from psirp_sim.forwarding.suite import ForwardingSuite
+from psirp_sim.runtime.schedules import run_suite
+from tests.psirp_sim.forwarding.planted import PLANTED
+
+SEEDS = 50
+SECONDS = 30
+
+
+def test_the_data_plane_survives(capsys):
+    begun = time.monotonic()
+    summary = run_suite(
+        ForwardingSuite(), range(SEEDS), lambda outcome: time.monotonic() - begun < SECONDS
+    )
+    with capsys.disabled():
+        print(f"\n{summary}")
+    assert summary.failure is None, f"seed {summary.failure.seed}: {summary.failure.failure}"
+    assert summary.hits > summary.faults / 4, "the faults must hit traffic to mean anything"
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.__name__)
+def test_a_planted_bug_is_found(bug):
+    summary = run_suite(ForwardingSuite(bug), range(SEEDS))
+    assert summary.failure is not None, f"{bug.__doc__} {SEEDS} seeds did not notice"
+    print(f"seed {summary.failure.seed}: {summary.failure.failure}")
