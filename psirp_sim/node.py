@@ -39,7 +39,7 @@ from psirp_sim.wire.control import (
     WrongKey,
     pieces,
 )
-from psirp_sim.wire.data import DataPacket, Kind, MalformedPacket
+from psirp_sim.wire.data import HEADER, DataPacket, Kind, MalformedPacket
 from psirp_sim.zfilters import ZFilter
 
 Handler = Callable[[bytes], bool]
@@ -54,8 +54,8 @@ NUMBERINGS = 4
 """How many numberings of links stay valid, so that packets under way survive a change."""
 HOLD = 20 * MILLISECOND
 """How long after the first news the changed graph is looked at."""
-CONTROL_ROOM = 1_000
-"""Bytes of a control message in one packet across the fabric: every link takes that much."""
+LARGEST_PACKET = 1_400
+"""Of control messages across the fabric: every link takes that much."""
 
 
 class FabricNode:
@@ -271,7 +271,8 @@ class FabricNode:
         if node == self.env.node:
             self.env.call_later(0, self._to_ourselves, message)
             return
-        for piece in self._pieces(message, CONTROL_ROOM):
+        room = LARGEST_PACKET - HEADER - 1 - max(each.length for each in filters)
+        for piece in self._pieces(message, room):
             self.send(filters, Protocol.CONTROL, piece)
 
     def _to_ourselves(self, message: Message) -> None:

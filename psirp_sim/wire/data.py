@@ -48,8 +48,8 @@ class DataPacket:
 
     def encode(self) -> bytes:
         """The bytes to send."""
-        if len(self.packet_id) != 8:
-            raise ValueError("a packet id has 8 bytes")
+        if len(self.packet_id) != 8 or not 0 <= self.hop_limit <= 255:
+            raise ValueError("a packet id has 8 bytes, and a hop limit one")
         fixed = _FIXED.pack(
             VERSION,
             Kind.DATA,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -17,11 +18,20 @@ from psph.output import print_json, print_table
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def config(file: Path, as_json: bool) -> None:
     """Check a node's configuration FILE and show every setting, defaults filled in."""
-    settings = msgspec.to_builtins(configuration.load(file, configuration.NodeConfiguration))
+    loaded = configuration.load(file, configuration.NodeConfiguration)
+    settings = _masked(msgspec.to_builtins(loaded))
     if as_json:
         print_json(settings)
     else:
         print_table(f"{file} is valid", ["key", "value"], _flat(settings, ""))
+
+
+def _masked(settings: dict[str, Any]) -> dict[str, Any]:
+    """Without what must not end up in a terminal's history."""
+    fabric = settings["fabric"]
+    if fabric is not None:
+        fabric |= {"keys": ["..."] * len(fabric["keys"]), "link_seed": "..."}
+    return settings
 
 
 def _flat(settings: dict[str, object], prefix: str) -> Iterator[tuple[str, object]]:

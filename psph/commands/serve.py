@@ -1,0 +1,33 @@
+"""`psph serve`: run a node."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from psph import configuration as configurations
+
+
+@click.command(short_help="Run a node as its configuration says.")
+@click.option("--config", "file", type=click.Path(path_type=Path), required=True)
+@click.option("--check", is_flag=True, help="Check the configuration and do not start.")
+def serve(file: Path, check: bool) -> None:
+    """Run the roles of a configuration file in this process, until Ctrl-C or SIGTERM.
+
+    When everything serves, one line `ready http://HOST:PORT/` names the admin port.
+    """
+    configuration = configurations.load(file, configurations.NodeConfiguration)
+    if check:
+        click.echo(f"{file} is valid")
+        return
+    from psirp_sim.runtime import loop
+    from psph import server
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+
+    def ready(address: str) -> None:
+        click.echo(f"ready http://{address}/")
+
+    loop.run(server.serve(configuration, file.parent, ready))

@@ -1,0 +1,15 @@
+"""HOST:PORT as people write it in configuration files and on the command line."""
+
+from __future__ import annotations
+
+import re
+
+_TEXT = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^\[\]:\s]+)):(?P<port>\d{1,5})")
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of ``127.0.0.1:4001``, ``node.example:4001`` or ``[::1]:4001``."""
+    match = _TEXT.fullmatch(text)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError(f"{text[:80]!r} is no address: write HOST:PORT, or [IPV6]:PORT")
+    return match["six"] or match["host"], int(match["port"])
