@@ -27,6 +27,7 @@ def test_the_data_plane_survives(capsys):
 
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.__name__)
 def test_a_planted_bug_is_found(bug):
-    summary = run_suite(ForwardingSuite(bug), range(SEEDS))
+    # From seed 1: the world of seed 0 is large, and a bug that floods it takes its time.
+    summary = run_suite(ForwardingSuite(bug), range(1, SEEDS + 1))
     assert summary.failure is not None, f"{bug.__doc__} {SEEDS} seeds did not notice"
     print(f"seed {summary.failure.seed}: {summary.failure.failure}")
