@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.wire.control import FabricKeys
@@ -29,5 +30,7 @@ class FabricSettings:
     """Whether the manager may use exact filters."""
     largest_filter: int = 2048
     """Bits of the longest Bloom filter the manager may use."""
+    table_choice: Literal["fpr", "fpa"] = "fpr"
+    """Which table of tags the manager takes: fewest false copies, or the least full filter."""
     id_version: str = ""
     """The version of the id rules, told to neighbours."""

@@ -27,6 +27,7 @@ class FilterMaker:
         self._choice = Settings(
             exact=settings.allow_exact,
             sizes=tuple(size for size in SIZES if size <= settings.largest_filter),
+            table=settings.table_choice,
         )
         self._known: dict[DeliveryTree, list[ZFilter]] = {}
         self._tagged: TaggedGraph | None = None

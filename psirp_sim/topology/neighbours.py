@@ -102,7 +102,7 @@ class Neighbours:
         elif hello.boot < known.boot:
             return  # from an earlier life of the neighbour
         known.boot, known.heard, known.sent, known.came = hello.boot, now, hello.sent, wall
-        known.id_version = hello.id_version
+        self._note_id_version(link, known, hello.id_version)
         known.hears_us = hello.hears == (env.node, link, self._boot)
         if known.hears_us != known.up:
             self._set_up(link, known, known.hears_us)
@@ -110,6 +110,15 @@ class Neighbours:
             self._clock_probe(known.node, hello.echo, hello.sent, wall)
         if hello.answer or not known.hears_us:
             self._answer(link)
+
+    def _note_id_version(self, link: str, known: Neighbour, id_version: str) -> None:
+        ours = self._settings.id_version
+        if id_version not in (known.id_version, ours):
+            # Not a fault: topics whose zone is the same in both lists have the same ids.
+            self._env.log(
+                "neighbour has another id version", link=link, theirs=id_version, ours=ours
+            )
+        known.id_version = id_version
 
     def _answer(self, link: str) -> None:
         # At most a few a hello interval: two nodes must not answer each other for ever.

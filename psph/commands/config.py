@@ -34,9 +34,15 @@ def _masked(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _flat(settings: dict[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+def _flat(settings: dict[str, Any], prefix: str) -> Iterator[tuple[str, object]]:
     for key, value in settings.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
+        match value:
+            case dict():
+                yield from _flat(value, f"{prefix}{key}.")
+            case [dict(), *_]:
+                for index, table in enumerate(value):
+                    yield from _flat(table, f"{prefix}{key}[{index}].")
+            case list():
+                yield prefix + key, ", ".join(map(str, value))
+            case _:
+                yield prefix + key, value

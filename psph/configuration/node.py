@@ -86,6 +86,7 @@ class FabricConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     d: int = 8
     largest_filter: int = 2048
     exact: bool = True
+    choose: Literal["fpr", "fpa"] = "fpr"
 
     def __post_init__(self) -> None:
         parse_address(self.listen)
@@ -107,6 +108,7 @@ class FabricConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
             hello_interval=self.hello_ms * MILLISECOND,
             allow_exact=self.exact,
             largest_filter=self.largest_filter,
+            table_choice=self.choose,
             id_version=str(ID_VERSION),
         )
 

@@ -28,7 +28,7 @@ LINKS = ["ab", "ac", "bd", "ce", "df", "ef", "fg"]
 
 def fabric(managers="ag", fabric_settings=SETTINGS, links=LINKS, clocks=None, **options):
     sink = MemorySink()
-    world = Simulator(1, trace=sink)
+    world = Simulator(1, trace=sink, keep_events=20_000)
     world.sink = sink
     for name in sorted(set("".join(links))):
         roles = ["topology"] if name in managers else []
@@ -265,6 +265,8 @@ def test_hellos_tell_the_id_version():
     world = fabric(c=other)
     assert core(world, "a").neighbours.links["c"].id_version == "1-y"
     assert core(world, "a").neighbours.links["b"].id_version == "1-x"
+    said = [line for line in world.log.lines() if "neighbour has another id version" in line]
+    assert len(said) == 4, "both ends of a-c and c-e, once each"
 
 
 def test_a_small_domain_may_use_exact_filters_and_they_can_be_switched_off():
