@@ -67,6 +67,7 @@ class LinkStateDatabase:
         self._digest: bytes | None = None
         self._graph: Graph | None = None
         self._summarised: dict[str, int] = {}
+        self._outdoing = False
 
     def start(self) -> None:
         """Keep refreshing what we say and forgetting what nobody says any more."""
@@ -187,11 +188,19 @@ class LinkStateDatabase:
             self._flood(state, besides=link)
 
     def _hear_of_ourselves(self, state: LinkState) -> None:
-        if state.rank > (self._boot, self._sequence):
-            # An earlier life of ours said more than we have so far: outdo it.
-            self._boot = max(self._boot, state.boot)
-            self._sequence = max(self._sequence, state.sequence)
-            self.originate(self._roles, self._links)
+        if state.rank <= (self._boot, self._sequence):
+            return
+        # An earlier life of ours said more than we have so far: outdo it. Not at once, for it may
+        # also be another node that goes by our name, and two would outdo each other for ever.
+        self._boot, self._sequence = state.rank
+        if not self._outdoing:
+            self._outdoing = True
+            self._env.log("somebody speaks in our name, perhaps an earlier life of ours")
+            self._env.call_later(self._settings.hello_interval // 4, self._outdo)
+
+    def _outdo(self) -> None:
+        self._outdoing = False
+        self.originate(self._roles, self._links)
 
     def _store(self, state: LinkState) -> None:
         known = self._entries.get(state.origin)

@@ -349,6 +349,24 @@ def test_mutated_packets_never_crash_a_node_and_are_counted():
     assert dropped > 10
 
 
+def test_two_nodes_of_one_name_do_not_flood_the_fabric():
+    """A mistake in a configuration: the third and the fourth node both call themselves c."""
+    world = Simulator(1, keep_events=50_000)
+    for name, calls_itself in (("a", "a"), ("b", "b"), ("c", "c"), ("d", "c")):
+
+        def impostor(env, calls_itself=calls_itself):
+            env.node = calls_itself
+            return FabricNode(env, SETTINGS)
+
+        world.add_node(name, impostor)
+    for ends in ("ab", "bc", "ad"):
+        world.add_link(*ends)
+    world.run_for(20 * SECOND)
+    assert any("somebody speaks in our name" in line for line in world.log.lines())
+    for channel in world.channels.values():
+        assert channel.counters.sent < 20 * 50, "a few packets a second, not a storm"
+
+
 def test_status_is_complete():
     status = core(fabric(), "a").status()
     assert status["node"] == "a"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 
 import pytest
 
 from psirp_sim.forwarding.suite import ForwardingSuite
-from psirp_sim.runtime.schedules import run_suite
+from psirp_sim.runtime.schedules import run_schedule, run_suite
 from tests.psirp_sim.forwarding.planted import PLANTED
 
 SEEDS = 50
@@ -23,6 +26,21 @@ def test_the_data_plane_survives(capsys):
         print(f"\n{summary}")
     assert summary.failure is None, f"seed {summary.failure.seed}: {summary.failure.failure}"
     assert summary.hits > summary.faults / 4, "the faults must hit traffic to mean anything"
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "4242"])
+def test_a_schedule_is_the_same_in_every_process(hash_seed):
+    code = (
+        "from psirp_sim.forwarding.suite import ForwardingSuite\n"
+        "from psirp_sim.runtime.schedules import run_schedule\n"
+        "print(run_schedule(ForwardingSuite(), 4).digest)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert answer.stdout.strip() == run_schedule(ForwardingSuite(), 4).digest
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.__name__)
