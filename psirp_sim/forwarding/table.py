@@ -19,9 +19,10 @@ lowered by one; nothing else in a packet ever changes.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache, partial
 
 from psirp_sim.wire.data import HEADER, VERSION, Kind
 from psirp_sim.zfilters import SIZES, Scheme, descriptor_length, link_id, link_tags, local_id
@@ -30,6 +31,7 @@ HERE = -1
 """The arriving link of a packet that was sent from this node itself."""
 REMEMBERED = 8_192
 """Packets each of the two generations of the loop cache holds."""
+FILTERS_KEPT = 1_024
 
 
 class Count(IntEnum):
@@ -53,6 +55,8 @@ class Count(IntEnum):
     """Copies a link did not take: its queue was full, or the packet too large."""
 
 
+Decision = tuple[tuple[int, ...], bool]
+"""Copies to send, by index of the link, and whether the packet is for this node too."""
 DROPS = tuple(Count(number) for number in range(8))
 
 # Made once, because a driver looks at every packet.
@@ -112,6 +116,14 @@ class ForwardingTable:
     """By descriptor."""
     exact: Mapping[int, Row] = field(default_factory=dict)
     """By numbering."""
+    _match: Callable[[int, bytes], Decision | Count] = field(
+        init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        # The packets of a stream have the same filter, so what the last ones mean is kept.
+        match = lru_cache(FILTERS_KEPT)(partial(_match, self.bloom, self.exact))
+        object.__setattr__(self, "_match", match)
 
     def decide(self, packet: bytes, arrived: int, cache: LoopCache) -> Decision | Count:
         """What to do with a data packet; the drop's name when nothing is to be done."""
@@ -125,50 +137,39 @@ class ForwardingTable:
         end = _FILTER_END[descriptor]
         if end == HEADER or end > len(packet):
             return Count.SIZE
-        bits = int.from_bytes(packet[HEADER:end], "little")
-        if descriptor < 64:
-            row = self.bloom.get(descriptor)
-            if row is None:
-                return Count.SIZE
-            if bits.bit_count() > (end - HEADER) * 4:
-                return Count.FULL
-        else:
-            row = self.exact.get(int.from_bytes(packet[12:16]))
-            if row is None:
-                return Count.NUMBERING
+        matched = self._match(descriptor, packet[12:end])
+        if not isinstance(matched, tuple):
+            return matched
         if cache.seen(packet[4:12]):
             return Count.LOOP
-        out = [link for tag, link in row.tags if bits & tag == tag and link != arrived]
-        local = row.local != 0 and bits & row.local == row.local
-        if not out and not local:
-            return Count.NOWHERE
-        return Decision(out, local)
+        out, local = matched
+        if arrived in out:
+            out = tuple(link for link in out if link != arrived)
+            matched = out, local
+        return matched if out or local else Count.NOWHERE
 
     def index(self, link: str) -> int:
         """The index of a link; HERE for one the table does not have."""
         return self.links.index(link) if link in self.links else HERE
 
 
-class Decision:
-    """Copies to send, by index of the link, and whether the packet is for this node too."""
-
-    __slots__ = ("links", "local")
-
-    def __init__(self, links: Sequence[int], local: bool) -> None:
-        self.links = links
-        self.local = local
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Decision)
-            and list(self.links) == list(other.links)
-            and self.local == other.local
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"Decision({list(self.links)}, local={self.local})"
+def _match(
+    bloom: Mapping[int, Row], exact: Mapping[int, Row], descriptor: int, numbered: bytes
+) -> Decision | Count:
+    """Where a filter leads, whatever link its packet came by; numbered: behind its numbering."""
+    bits = int.from_bytes(numbered[4:], "little")
+    if descriptor < 64:
+        row = bloom.get(descriptor)
+        if row is None:
+            return Count.SIZE
+        if bits.bit_count() > (len(numbered) - 4) * 4:
+            return Count.FULL
+    else:
+        row = exact.get(int.from_bytes(numbered[:4]))
+        if row is None:
+            return Count.NUMBERING
+    out = tuple(link for tag, link in row.tags if bits & tag == tag)
+    return out, row.local != 0 and bits & row.local == row.local
 
 
 def sent_on(packet: bytes) -> bytes:

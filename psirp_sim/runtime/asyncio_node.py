@@ -25,6 +25,7 @@ from random import Random
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
+from psirp_sim.forwarding.table import ForwardingCounters, ForwardingTable
 from psirp_sim.runtime.driver import LinkDriver
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Core, CoreFactory
@@ -33,6 +34,8 @@ from traces import NullSink, TraceSink
 
 SocketAddress = Any
 """Whatever `socket.sendto` takes for the family of the socket."""
+Tap = Callable[[bool, str, bytes], None]
+"""Sees every packet that passes: whether it goes out, the name of the link, the packet."""
 
 BATCH = 256
 """Packets taken from the socket before the event loop gets its turn."""
@@ -56,6 +59,8 @@ class SocketCounters:
     refused: int = 0
     """Packets turned away because the queue was full."""
     send_errors: int = 0
+    lookup_errors: int = 0
+    """Times the name of a neighbour's host led nowhere."""
     core_errors: int = 0
     """Exceptions that left the core: each is a bug."""
 
@@ -72,10 +77,14 @@ class SocketLink:
         self.mtu = mtu
 
     def send(self, packet: bytes) -> bool:
+        node = self._node
         if len(packet) > self.mtu:
-            self._node.counters.oversized += 1
+            node.counters.oversized += 1
             return False
-        return self._node._send(packet, self.address)
+        taken = node._send(packet, self.address)
+        if taken and node.tap is not None:
+            node._show(True, self.name, packet)
+        return taken
 
 
 class LoopTimer:
@@ -110,11 +119,11 @@ class AsyncioNode(ABC):
         self.random = Random(seed)
         self.trace: TraceSink = NullSink() if trace is None else trace
         self.counters = SocketCounters()
+        self.tap: Tap | None = None
+        """Taken off when it raises."""
         self._links: dict[str, SocketLink] = {}
         self.links: Mapping[str, SocketLink] = MappingProxyType(self._links)
         self.driver = LinkDriver(self._links)
-        self.install = self.driver.install
-        self.inject = self.driver.inject
         self._storage_path = storage
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._log = logging.getLogger(f"psph.node.{name}")
@@ -167,7 +176,7 @@ class AsyncioNode(ABC):
         if self._alarm is not None:
             self._alarm.cancel()
         self._timers.clear()
-        self._socket.close()
+        self._close_socket()
         # The last writes may take a while: other nodes of this loop go on meanwhile.
         await self._loop.run_in_executor(None, self.storage.stop_writing)
         self.storage.close()
@@ -181,7 +190,21 @@ class AsyncioNode(ABC):
         self._loop.add_reader(self._socket, self._drain)
         return core
 
+    def _close_socket(self) -> None:
+        self._socket.close()
+
+    @property
+    def driver_name(self) -> str:
+        """Which link driver is at work: "python", or "c" where there is such a one."""
+        return "python"
+
     # The Environment
+
+    def install(self, table: ForwardingTable, counters: ForwardingCounters) -> None:
+        self.driver.install(table, counters)
+
+    def inject(self, packet: bytes) -> bool:
+        return self.driver.inject(packet)
 
     def log(self, message: str, /, **fields: object) -> None:
         if self._log.isEnabledFor(logging.INFO):
@@ -235,6 +258,8 @@ class AsyncioNode(ABC):
         if core is None:
             return
         self.counters.received += 1
+        if self.tap is not None:
+            self._show(False, link, packet)
         if self.driver.arrived(link, packet):
             try:
                 core.receive(link, packet)
@@ -278,6 +303,14 @@ class AsyncioNode(ABC):
             self._waiting.popleft()
             self._waiting_bytes -= len(packet)
         self._loop.remove_writer(self._socket)
+
+    def _show(self, outgoing: bool, link: str, packet: bytes) -> None:
+        assert self.tap is not None
+        try:
+            self.tap(outgoing, link, packet)
+        except Exception:
+            self.tap = None
+            self._log.exception("the tap failed and was taken off")
 
     # Calls into the core
 

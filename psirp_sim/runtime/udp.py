@@ -1,17 +1,48 @@
-"""Links over UDP: one socket a node, one remote address a link."""
+"""Links over UDP: one socket a node, one remote address a link.
+
+Two link drivers read the socket: the one in C (`fastpath`) once the core has installed a table,
+where it was built; the one in Python otherwise, and while somebody taps the node. Each has a loop
+cache of its own, so a packet may pass once more right after they changed places.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
+from typing import cast
 
+from psirp_sim.forwarding.table import ForwardingCounters, ForwardingTable
+from psirp_sim.runtime import fastpath
 from psirp_sim.runtime.asyncio_node import BATCH, AsyncioNode, SocketLink
+from psirp_sim.runtime.environment import Core
+from psirp_sim.runtime.fastpath import FastDriver, IpAddress
 from traces import TraceSink
 
 Address = tuple[str, int]
 
+BURST = 64
+"""Packets read one after the other before anything is done with them."""
+import os, select
+VARIANT=int(os.environ.get('VARIANT','0'))
 MTU = 1_472
 """What fits into one Ethernet frame behind the IPv4 and UDP headers."""
+LOOK_UP_EVERY = 60.0
+"""Seconds after which the name of a neighbour's host is looked up again."""
+
+
+class NamedLink(SocketLink):
+    """A link to a host by name; its address is None until it was found."""
+
+    __slots__ = ("host", "lookup")
+
+    def __init__(self, node: UdpNode, name: str, host: Address, mtu: int) -> None:
+        super().__init__(node, name, None, mtu)
+        self.host = host
+        self.lookup = asyncio.create_task(node._look_up(self))
+
+    def send(self, packet: bytes) -> bool:
+        return self.address is not None and super().send(packet)
 
 
 class UdpNode(AsyncioNode):
@@ -31,11 +62,18 @@ class UdpNode(AsyncioNode):
         storage: Path | None = None,
         trace: TraceSink | None = None,
         seed: int | None = None,
+        accelerate: bool | None = None,
     ) -> None:
+        """Packets are forwarded in C where that was built, unless `accelerate` says otherwise."""
         super().__init__(name, storage=storage, trace=trace, seed=seed)
+        if accelerate and fastpath.MISSING is not None:
+            raise RuntimeError(f"{fastpath.MISSING}: build it, or do not ask for it")
+        self._accelerate = fastpath.MISSING is None if accelerate is None else accelerate
         self._listen = listen
-        self._by_address: dict[Address, str] = {}
+        self._by_address: dict[IpAddress, SocketLink] = {}
         self._largest = MTU
+        self._fast: FastDriver | None = None
+        self._fast_links_stale = True
 
     async def _open_socket(self) -> socket.socket:
         # Looked up here, once, so that no send ever waits for a name server.
@@ -49,42 +87,200 @@ class UdpNode(AsyncioNode):
             raise
         return opened
 
+    def _close_socket(self) -> None:
+        for link in self._links.values():
+            if isinstance(link, NamedLink):
+                link.lookup.cancel()
+        self._fast = None  # it knows the socket by its number, which will be another's
+        super()._close_socket()
+
     @property
     def address(self) -> Address:
         """Where the node listens, with the port the system chose when none was asked for."""
         host, port = self._socket.getsockname()[:2]
         return host, port
 
+    # Links
+
     def add_link(self, name: str, address: Address, mtu: int = MTU) -> None:
-        """Packets from that address (a literal one) arrive over a link of that name."""
-        if name in self._links or address in self._by_address:
+        """Packets from that address arrive over a link of that name.
+
+        The name of a host is looked up at once, and again every minute, because hosts move; the
+        link takes no packets until it has been found.
+        """
+        literal = self._literal(address)
+        if name in self._links or literal in self._by_address:
             raise ValueError(f"{self.node} has a link {name!r} or one to {address} already")
-        self._links[name] = SocketLink(self, name, address, mtu)
-        self._by_address[address] = name
+        if literal is None:
+            self._links[name] = NamedLink(self, name, address, mtu)
+        else:
+            self._links[name] = self._by_address[literal] = SocketLink(self, name, literal, mtu)
         self._largest = max(link.mtu for link in self._links.values())
+        self._fast_links_stale = True
 
     def remove_link(self, name: str) -> None:
         """The neighbour is none any more."""
-        del self._by_address[self._links.pop(name).address]
+        link = self._links.pop(name)
+        if isinstance(link, NamedLink):
+            link.lookup.cancel()
+        if link.address is not None:
+            del self._by_address[link.address]
+        self._fast_links_stale = True
+
+    def _literal(self, address: Address) -> IpAddress | None:
+        """The address as our socket calls it; None when it is the name of a host."""
+        flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV | socket.AI_V4MAPPED
+        try:
+            found = socket.getaddrinfo(*address, self._socket.family, socket.SOCK_DGRAM, 0, flags)
+        except socket.gaierror as error:
+            if error.errno == socket.EAI_NONAME:
+                return None
+            raise ValueError(
+                f"{self.node} listens at {self._listen[0]} and has no way to {address[0]}: {error}"
+            ) from error
+        return cast(IpAddress, found[0][4])
+
+    async def _look_up(self, link: NamedLink) -> None:
+        while True:
+            try:
+                found = await self._loop.getaddrinfo(
+                    *link.host, family=self._socket.family, type=socket.SOCK_DGRAM
+                )
+                self._locate(link, [cast(IpAddress, address) for *_, address in found])
+            except (OSError, UnicodeError) as error:
+                self.counters.lookup_errors += 1
+                self.log("a neighbour's host was not found", link=link.name, reason=error)
+            await asyncio.sleep(LOOK_UP_EVERY)
+
+    def _locate(self, link: NamedLink, found: list[IpAddress]) -> None:
+        if link.address in found:
+            return
+        free = [address for address in found if address not in self._by_address]
+        if not free:
+            raise OSError(f"{found[0]} is the address of another link")
+        if link.address is not None:
+            del self._by_address[link.address]
+        link.address = free[0]
+        self._by_address[link.address] = link
+        self._fast_links_stale = True
+        self.log("a neighbour's host was found", link=link.name, address=link.address)
+
+    # Forwarding
+
+    @property
+    def driver_name(self) -> str:
+        return "python" if self._fast is None or self.tap is not None else "c"
+
+    def install(self, table: ForwardingTable, counters: ForwardingCounters) -> None:
+        super().install(table, counters)
+        if self._accelerate:
+            if self._fast is None:
+                self._fast = FastDriver(self._socket.fileno(), self._socket.family)
+            self._fast.install(table, counters)
+
+    def inject(self, packet: bytes) -> bool:
+        fast = self._fast
+        if fast is None or self.tap is not None:
+            return super().inject(packet)
+        self._tell_links(fast)
+        local, unsent, oversized, sent, errors = fast.inject(packet, bool(self._waiting))
+        self.counters.oversized += oversized
+        self.counters.sent += sent
+        self.counters.send_errors += errors
+        self._send_unsent(unsent)
+        return local
 
     def _drain(self) -> None:
-        receive = self._socket.recvfrom
-        names = self._by_address
+        core = self._core
+        if core is None:
+            return
+        fast = self._fast
+        if fast is None or self.tap is not None:
+            self._drain_in_python(core)
+        else:
+            self._drain_in_c(fast, core)
+
+    def _drain_in_c(self, fast: FastDriver, core: Core) -> None:
+        self._tell_links(fast)
+        up, unsent, received, strangers, oversized, sent, errors = fast.drain(
+            (BATCH, 512, 1024)[VARIANT], bool(self._waiting)
+        )
         counters = self.counters
-        limit = self._largest + 1
-        for _ in range(BATCH):
-            try:
-                packet, source = receive(limit)
-            except BlockingIOError:
+        counters.received += received
+        counters.strangers += strangers
+        counters.oversized += oversized
+        counters.sent += sent
+        counters.send_errors += errors
+        self._send_unsent(unsent)
+        for name, packet in up:
+            self._guard(core.receive, name, packet)
+
+    def _tell_links(self, fast: FastDriver) -> None:
+        if self._fast_links_stale:
+            fast.set_links(link for link in self._links.values() if link.address is not None)
+            self._fast_links_stale = False
+
+    def _send_unsent(self, unsent: list[tuple[str, bytes]]) -> None:
+        """The kernel takes no more: they have to wait, as all that is sent does then."""
+        if unsent:
+            self.driver.send([(self._links[name], packet) for name, packet in unsent])
+
+    # Forwarding in Python, each step for a whole burst: that keeps the processor's caches warm.
+
+    def _drain_in_python(self, core: Core) -> None:
+        links = self._by_address
+        counters = self.counters
+        take = self.driver.take
+        for _ in range(BATCH // BURST):
+            burst = self._receive_burst()
+            copies: list[tuple[SocketLink, bytes]] = []
+            up = []
+            for packet, source in burst:
+                link = links.get(source)
+                if link is None:
+                    counters.strangers += 1
+                elif len(packet) > link.mtu:
+                    counters.oversized += 1
+                else:
+                    counters.received += 1
+                    if self.tap is not None:
+                        self._show(False, link.name, packet)
+                    if take(link.name, packet, copies):
+                        up.append((link.name, packet))
+            if copies:
+                self.driver.send(copies, self._send_burst(copies))
+            for name, packet in up:
+                self._guard(core.receive, name, packet)
+            if len(burst) < BURST:
                 return
-            except OSError:
-                # An earlier packet was answered by an ICMP error; the socket itself is well.
-                counters.send_errors += 1
-                continue
-            name = names.get(source[:2])
-            if name is None:
-                counters.strangers += 1
-            elif len(packet) > self._links[name].mtu:
-                counters.oversized += 1
-            else:
-                self._arrived(name, packet)
+
+    def _receive_burst(self) -> list[tuple[bytes, IpAddress]]:
+        burst: list[tuple[bytes, IpAddress]] = []
+        receive = self._socket.recvfrom
+        limit = self._largest + 1
+        try:
+            while len(burst) < BURST:
+                burst.append(receive(limit))
+        except BlockingIOError:
+            pass
+        except OSError:
+            # An earlier packet was answered by an ICMP error; the socket itself is well.
+            self.counters.send_errors += 1
+        return burst
+
+    def _send_burst(self, copies: list[tuple[SocketLink, bytes]]) -> int:
+        """Send copies as long as nothing is in the way; how many were sent."""
+        sent = 0
+        if self._waiting or self.tap is not None:
+            return sent
+        send = self._socket.sendto
+        try:
+            for link, packet in copies:
+                if link.address is None or len(packet) > link.mtu:
+                    break
+                send(packet, link.address)
+                sent += 1
+        except OSError:
+            pass  # the link's own `send` will meet it again, and count it
+        self.counters.sent += sent
+        return sent

@@ -1,5 +1,7 @@
 """Topology: from the links that are up to the filters that packets carry.
 
-`graph` holds the links and finds trees, `spread` follows a packet through them, `numbering` gives
-exact filters their bits, and `choice` decides which filters a tree gets.
+Which links are up: `neighbours` and `link_state`, which make the `graph`. Filters: `choice` decides
+which ones a tree gets, with `numbering` for the bits of exact ones, `spread` to follow a packet
+and count its copies, `splitting` to cut up large trees, and `filter_maker` to remember them.
+Who gets them: `manager` hands them out, `attachment` receives them.
 """

@@ -15,6 +15,7 @@ still win, and followed only until they cannot. Bloom filters win a tie, a singl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
@@ -71,7 +72,7 @@ class Choice:
     @property
     def bytes(self) -> int:
         """What sending one packet to all receivers is expected to cost."""
-        return sum(part.bytes for part in self.parts)
+        return _bytes(self.parts)
 
 
 class NoFilter(Exception):
@@ -87,53 +88,50 @@ def choose(graph: TaggedGraph, tree: DeliveryTree, settings: Settings = DEFAULT)
         return Choice((), "nobody to reach")
     search = _Search(graph, settings)
     exact = search.exact(tree)
-    bloom = search.bloom(tree, inf if exact is None else exact.bytes)
-    parts = bloom or [part for part in [exact] if part is not None]
+    parts = search.bloom(tree, _bytes(exact) if exact else inf) or exact
     if not parts:
         raise NoFilter(_obstacle(tree, settings))
     return Choice(tuple(parts), _why(tree, parts))
 
 
 class _Search:
-    """The candidates; each method finds the best of its kind that costs at most so many bytes."""
+    """The candidates. Each method gives the best of its kind that does not cost more than
+    `most_bytes`, or nothing."""
 
     def __init__(self, graph: TaggedGraph, settings: Settings) -> None:
         self.graph = graph
         self.settings = settings
         self.sizes = [size for size in settings.sizes if size >= graph.scheme.m]
 
-    def exact(self, tree: DeliveryTree) -> Part | None:
+    def exact(self, tree: DeliveryTree) -> list[Part]:
         numbering = self.graph.numbering if self.settings.exact else None
-        return None if numbering is None else self._counted(tree, numbering.filter(tree), inf)
+        return [] if numbering is None else self._counted(tree, numbering.filter(tree), inf)
 
     def bloom(self, tree: DeliveryTree, most_bytes: float) -> list[Part]:
-        if not self.sizes:
-            return []
         single = self._single(tree, most_bytes)
-        if single is not None:
-            if single.bytes == self._least(tree):
-                return [single]
-            most_bytes = single.bytes - 1
-        return self._several(tree, most_bytes) or [part for part in [single] if part is not None]
+        if single and _bytes(single) == self._least(tree):
+            return single
+        return self._several(tree, _bytes(single) - 1 if single else most_bytes) or single
 
-    def _single(self, tree: DeliveryTree, most_bytes: float) -> Part | None:
-        best = None
+    def _single(self, tree: DeliveryTree, most_bytes: float) -> list[Part]:
+        best: list[Part] = []
         for size in self.sizes:
-            if len(tree.links) * self.settings.per_copy(size // 8) > most_bytes:
-                break
-            by_table = self.graph.combined(tree, size)
+            least = len(tree.links) * self.settings.per_copy(size // 8)
+            by_table = self.graph.combined(tree, size) if least <= most_bytes else []
             tables = sorted(range(len(by_table)), key=lambda table: by_table[table].bit_count())
             for table in tables if self.settings.table == "fpr" else tables[:1]:
                 zfilter = ZFilter.bloom(size, table, by_table[table])
-                part = self._counted(tree, zfilter, most_bytes)
-                if part is not None:
-                    best, most_bytes = part, part.bytes - 1
-                if len(tree.links) * self.settings.per_copy(zfilter.length) > most_bytes:
+                counted = self._counted(tree, zfilter, most_bytes)
+                if counted:
+                    best, most_bytes = counted, _bytes(counted) - 1
+                if least > most_bytes:
                     break
         return best
 
     def _several(self, tree: DeliveryTree, most_bytes: float) -> list[Part]:
         scheme, settings = self.graph.scheme, self.settings
+        if settings.most_parts < 2 or not self.sizes:
+            return []
         expectation = Expectation(
             scheme,
             {size: settings.per_copy(size // 8) for size in self.sizes},
@@ -144,27 +142,31 @@ class _Search:
             return []
         trees = [self.graph.graph.delivery(tree.source, receivers) for receivers in groups]
         spare = most_bytes - sum(map(self._least, trees))
-        parts = []
+        parts: list[Part] = []
         for each in trees:
-            part = self._single(each, self._least(each) + spare)
-            if part is None:
+            single = self._single(each, self._least(each) + spare)
+            if not single:
                 return []
-            spare -= part.bytes - self._least(each)
-            parts.append(part)
+            spare -= _bytes(single) - self._least(each)
+            parts += single
         return parts
 
     def _least(self, tree: DeliveryTree) -> int:
         """What the tree costs with the shortest filter and no false copies."""
         return len(tree.links) * self.settings.per_copy(self.sizes[0] // 8)
 
-    def _counted(self, tree: DeliveryTree, zfilter: ZFilter, most_bytes: float) -> Part | None:
+    def _counted(self, tree: DeliveryTree, zfilter: ZFilter, most_bytes: float) -> list[Part]:
         per_copy = self.settings.per_copy(zfilter.length)
         give_up = None if most_bytes == inf else int(most_bytes // per_copy)
         spread = self.graph.spread(zfilter, tree, give_up=give_up)
         cost = (spread.transmissions + spread.false_deliveries) * per_copy
         if spread.unreached or cost > most_bytes:
-            return None
-        return Part(zfilter, tree, spread, cost)
+            return []
+        return [Part(zfilter, tree, spread, cost)]
+
+
+def _bytes(parts: Iterable[Part]) -> int:
+    return sum(part.bytes for part in parts)
 
 
 def _why(tree: DeliveryTree, parts: list[Part]) -> str:
@@ -177,16 +179,14 @@ def _why(tree: DeliveryTree, parts: list[Part]) -> str:
 
 
 def _obstacle(tree: DeliveryTree, settings: Settings) -> str:
-    hops = {tree.source: 0}
-    waiting = list(tree.links)
-    while waiting:
-        hops |= {edge.receiver: hops[edge.sender] + 1 for edge in waiting if edge.sender in hops}
-        waiting = [edge for edge in waiting if edge.receiver not in hops]
-    furthest = max(tree.receivers, key=hops.__getitem__)
-    # The source does not lower the hop limit of what it sends.
-    if hops[furthest] > HOP_LIMIT + 1:
-        return (
-            f"{furthest} is {hops[furthest]} links away from {tree.source}, and a packet gets no "
-            f"further than {HOP_LIMIT + 1}"
-        )
+    above = {edge.receiver: edge.sender for edge in tree.links}
+    for receiver in tree.receivers:
+        hops, node = 0, receiver
+        while node != tree.source:
+            hops, node = hops + 1, above[node]
+        if hops > HOP_LIMIT:
+            return (
+                f"{receiver} is {hops} links away from {tree.source}, and packets go no further "
+                f"than {HOP_LIMIT}"
+            )
     return f"{len(tree.receivers)} receivers need more than {settings.most_parts} filters"

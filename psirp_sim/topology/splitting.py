@@ -88,7 +88,7 @@ def split(
     for fewer in reversed(cheapest[:count]):
         costs = ways(fewer, bounds[-1])
         bounds.append(bounds[-1] - len(costs) + costs.index(min(costs)))
-    parts = [[stop.node for stop in stops[begin:end]] for end, begin in pairwise(bounds)]
+    parts = [[stop.node for stop in stops[begin:end]] for begin, end in pairwise(bounds[::-1])]
     return parts, cheapest[count][-1]
 
 

@@ -20,7 +20,7 @@ from itertools import chain
 
 from psirp_sim.forwarding.table import Count, Row
 from psirp_sim.topology.graph import DeliveryTree, Graph
-from psirp_sim.topology.numbering import Numbering
+from psirp_sim.topology.numbering import Bits, Numbering
 from psirp_sim.wire.data import HOP_LIMIT
 from psirp_sim.zfilters import Mode, Scheme, ZFilter, combine, link_id, link_tags, local_id
 
@@ -73,16 +73,29 @@ class Spread:
 
 
 class Tags(dict[int, Row]):
-    """One tag of each link: the rows of all nodes, made when a packet first gets there."""
+    """One tag of each link and delivery: the row of every node, made when it is first needed."""
 
-    def __init__(self, make: Callable[[int], Row], most_set: int | None = None) -> None:
+    def __init__(
+        self,
+        graph: TaggedGraph,
+        of_link: Callable[[str, str], int],
+        of_delivery: Callable[[str], int],
+        most_set: int | None = None,
+    ) -> None:
         super().__init__()
-        self._make = make
+        self._graph = graph
+        self._of_link = of_link
+        self._of_delivery = of_delivery
         self.most_set = most_set
-        """The bits the fill guard allows; None where there is none."""
+        """Bits of a filter that the fill guard lets pass; None where it does not look."""
 
-    def __missing__(self, node: int) -> Row:
-        row = self[node] = self._make(node)
+    def __missing__(self, index: int) -> Row:
+        node = self._graph.nodes[index]
+        links = [
+            (self._of_link(node, edge.name), self._graph.edge_index[node, edge.name])
+            for edge in self._graph.graph.out[node]
+        ]
+        row = self[index] = Row(tuple(links), self._of_delivery(node))
         return row
 
 
@@ -103,19 +116,14 @@ class TaggedGraph:
 
     def bloom(self, m: int, table: int) -> Tags:
         """The tags of Bloom filters of m bits and that table."""
-        tags = self._bloom.get((m, table))
-        if tags is None:
-
-            def make(node: int) -> Row:
-                name = self.nodes[node]
-                links = [
-                    (self._link_tags(m, name, edge.name)[table], self.edge_index[name, edge.name])
-                    for edge in self.graph.out[name]
-                ]
-                return Row(tuple(links), self._local_tags(m, name)[table])
-
-            tags = self._bloom[m, table] = Tags(make, m // 2)
-        return tags
+        if (m, table) not in self._bloom:
+            self._bloom[m, table] = Tags(
+                self,
+                lambda sender, name: self._link_tags(m, sender, name)[table],
+                lambda node: self._local_tags(m, node)[table],
+                most_set=m // 2,
+            )
+        return self._bloom[m, table]
 
     @cached_property
     def numbering(self) -> Numbering | None:
@@ -124,18 +132,11 @@ class TaggedGraph:
 
     @cached_property
     def exact(self) -> Tags:
-        """The tags of exact filters: of one bit each."""
-        bits = {} if self.numbering is None else self.numbering.bits
-
-        def make(node: int) -> Row:
-            name = self.nodes[node]
-            links = [
-                (1 << bits[name, edge.name], self.edge_index[name, edge.name])
-                for edge in self.graph.out[name]
-            ]
-            return Row(tuple(links), 1 << bits[name])
-
-        return Tags(make)
+        """The tags of exact filters: one bit each."""
+        bits: Bits = {} if self.numbering is None else self.numbering.bits
+        return Tags(
+            self, lambda sender, name: 1 << bits[sender, name], lambda node: 1 << bits[node]
+        )
 
     def combined(self, tree: DeliveryTree, m: int) -> list[int]:
         """The bits of the tree's Bloom filter of m bits, by table."""
@@ -151,8 +152,12 @@ class TaggedGraph:
         give_up: int | None = None,
     ) -> Spread:
         """Follow a packet with that filter; see `follow`."""
-        exact = zfilter.mode is Mode.EXACT
-        tags = self.exact if exact else self.bloom(zfilter.length * 8, zfilter.table)
+        if zfilter.mode is Mode.BLOOM:
+            tags = self.bloom(zfilter.length * 8, zfilter.table)
+        elif self.numbering is not None and zfilter.numbering == self.numbering.number:
+            tags = self.exact
+        else:
+            return Spread(0, 0, tree.receivers, {}, {Count.NUMBERING: 1})
         return self.follow(tags, zfilter.bits, tree, guards, give_up)
 
     def follow(
@@ -163,14 +168,15 @@ class TaggedGraph:
         guards: Guards = SHIPPED,
         give_up: int | None = None,
     ) -> Spread:
-        """Follow a packet with those bits for a filter from the source of the tree.
+        """Follow a packet from the source of the tree, with a filter of those bits.
 
-        Past `give_up` transmissions the packet is left to itself, where more are of no interest.
+        Past `give_up` transmissions it is left to itself: whoever asks has heard enough.
         """
         drops: Counter[Count] = Counter()
         deliveries: Counter[int] = Counter()
         crossed: set[int] = set()
         transmissions = 0
+        # What matches at the nodes the packet has been to; so it serves as their loop cache too.
         matching: dict[int, tuple[list[int], bool]] = {}
         here = [(self.node_index[tree.source], NO_LINK, 1)]
         if guards.fill and tags.most_set is not None and bits.bit_count() > tags.most_set:

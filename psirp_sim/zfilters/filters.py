@@ -95,5 +95,8 @@ def fill(m: int, k: int, tags: int) -> float:
 
 
 def false_positive_rate(m: int, k: int, tags: int) -> float:
-    """How often the filter of that many tags contains the tag of another link."""
+    """How often the filter of that many tags contains the tag of another link.
+
+    As it is usually computed; since the bits of a tag differ, short filters do a little better.
+    """
     return fill(m, k, tags) ** k

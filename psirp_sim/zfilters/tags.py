@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from struct import unpack
 
 from blake3 import blake3
 
@@ -57,15 +58,14 @@ def local_id(seed: bytes, node: str) -> bytes:
 def link_tags(identity: bytes, m: int, k: int, d: int) -> tuple[int, ...]:
     """The tags of a link for filters of m bits, by table; bit b of the filter is 1 << b."""
     stream = blake3(identity + m.to_bytes(4), derive_key_context=LINK_TAG)
-    words = memoryview(stream.digest(length=8 * 4 * k * d)).cast("Q")
     # Four times as many words as needed: only equal bits within a tag cost one more.
-    positions = (word % m for word in words)
+    words = iter(unpack(f"<{4 * k * d}Q", stream.digest(length=8 * 4 * k * d)))
     tags = []
     for _ in range(d):
-        chosen: set[int] = set()
-        while len(chosen) < k:
-            chosen.add(next(positions))
-        tags.append(sum(1 << position for position in chosen))
+        tag = 0
+        while tag.bit_count() < k:
+            tag |= 1 << next(words) % m
+        tags.append(tag)
     return tuple(tags)
 
 

@@ -352,14 +352,14 @@ def test_mutated_packets_never_crash_a_node_and_are_counted():
 def test_two_nodes_of_one_name_do_not_flood_the_fabric():
     """A mistake in a configuration: the third and the fourth node both call themselves c."""
     world = Simulator(1, keep_events=50_000)
-    for name, calls_itself in (("a", "a"), ("b", "b"), ("c", "c"), ("d", "c")):
+    for name, calls_itself in (("a", "a"), ("b", "b"), ("c", "c"), ("d", "c"), ("e", "e")):
 
         def impostor(env, calls_itself=calls_itself):
             env.node = calls_itself
             return FabricNode(env, SETTINGS)
 
         world.add_node(name, impostor)
-    for ends in ("ab", "bc", "ad"):
+    for ends in ("ab", "bc", "ad", "ce"):  # one c has more links, and so more to say
         world.add_link(*ends)
     world.run_for(20 * SECOND)
     assert any("somebody speaks in our name" in line for line in world.log.lines())
