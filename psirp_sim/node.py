@@ -54,7 +54,7 @@ NUMBERINGS = 4
 """How many numberings of links stay valid, so that packets under way survive a change."""
 HOLD = 20 * MILLISECOND
 """How long after the first news the changed graph is looked at."""
-LARGEST_PACKET = 1_400
+LARGEST_PACKET = 1_280
 """Of control messages across the fabric: every link takes that much."""
 
 
@@ -97,6 +97,8 @@ class FabricNode:
         self.env.storage.write({BOOT: self.boot.to_bytes(8)}, self._begin)
 
     def receive(self, link: str, packet: bytes) -> None:
+        if not self.begun:
+            return
         try:
             if packet[1:2] == _DATA:
                 self._deliver(packet)
@@ -170,6 +172,7 @@ class FabricNode:
             up=lambda: self.neighbours.up(),
             send=self._to_neighbour,
             changed=self._graph_changed,
+            outlived=self._outlived,
         )
         self.neighbours = Neighbours(
             self.env,
@@ -203,6 +206,14 @@ class FabricNode:
         self.attachment.start()
         self._links_changed()
         self.neighbours.start()
+
+    def _outlived(self, boot: int) -> None:
+        """An earlier life of ours had a higher number: our storage was lost. Take the next one."""
+        self.boot = boot + 1
+        self.env.storage.write({BOOT: self.boot.to_bytes(8)})
+        self.database.boot = self.neighbours.boot = self.boot
+        if self.manager is not None:
+            self.manager.boot = self.boot
 
     # Changes
 
@@ -253,7 +264,7 @@ class FabricNode:
 
     def _from_neighbour(self, link: str, sealed: bytes) -> None:
         message = self._open(link, sealed)
-        if message is None or not self.begun:
+        if message is None:
             return
         match message:
             case Hello():
@@ -271,6 +282,8 @@ class FabricNode:
         if node == self.env.node:
             self.env.call_later(0, self._to_ourselves, message)
             return
+        if not filters:
+            return  # too far for any packet
         room = LARGEST_PACKET - HEADER - 1 - max(each.length for each in filters)
         for piece in self._pieces(message, room):
             self.send(filters, Protocol.CONTROL, piece)

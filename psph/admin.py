@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
@@ -93,7 +94,9 @@ async def status(request: web.Request) -> web.Response:
     core, node = request.app[CORE], request.app[NODE]
     if not core.begun:
         raise web.HTTPServiceUnavailable(text="the node is starting\n")
-    return web.json_response(core.status() | {"driver": node.driver_name})
+    return web.json_response(
+        core.status() | {"driver": node.driver_name, "socket": asdict(node.counters)}
+    )
 
 
 async def capture(request: web.Request) -> web.StreamResponse:

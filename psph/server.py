@@ -43,7 +43,7 @@ async def serve(
             ready(address)
             await stopped.wait()
             _log.info("stopping")
-    except (OSError, StorageError) as error:
+    except (OSError, StorageError, ValueError) as error:
         raise PsphError(f"node {configuration.node.name} cannot run: {error}") from error
 
 
@@ -54,7 +54,13 @@ async def _start(configuration: NodeConfiguration, directory: Path, stack: Async
     data = directory / configuration.node.data
     data.mkdir(parents=True, exist_ok=True)
     trace = _trace_sink(configuration, directory, stack)
-    node = await stack.enter_async_context(_open_node(configuration, fabric, data, trace))
+    node = _make_node(configuration, fabric, data, trace)
+    node.power_safe = configuration.node.power_safe
+    await stack.enter_async_context(node)
+    if isinstance(node, UdpNode):
+        for link in fabric.link:
+            assert link.address is not None
+            node.add_link(link.name, parse_address(link.address), **_mtu(link))
     settings = fabric.settings()
     roles = [role for role in configuration.node.roles if role != "forwarder"]
     core = node.run(
@@ -64,7 +70,7 @@ async def _start(configuration: NodeConfiguration, directory: Path, stack: Async
     return await _serve_admin(admin.create_app(node, core), configuration.node.admin, stack)
 
 
-def _open_node(
+def _make_node(
     configuration: NodeConfiguration, fabric: FabricConfiguration, data: Path, trace: TraceSink
 ) -> AsyncioNode:
     name, storage = configuration.node.name, data / "fabric.sqlite"
@@ -77,24 +83,7 @@ def _open_node(
             assert link.mac is not None
             ethernet.add_link(link.name, link.interface, link.mac, **_mtu(link))
         return ethernet
-    return _UdpNodeWithLinks(fabric, name, storage, trace)
-
-
-class _UdpNodeWithLinks(UdpNode):
-    """Its links are added once the socket is open."""
-
-    def __init__(
-        self, fabric: FabricConfiguration, name: str, storage: Path, trace: TraceSink
-    ) -> None:
-        super().__init__(name, parse_address(fabric.listen), storage=storage, trace=trace)
-        self._fabric = fabric
-
-    async def __aenter__(self) -> _UdpNodeWithLinks:
-        await super().__aenter__()
-        for link in self._fabric.link:
-            assert link.address is not None
-            self.add_link(link.name, parse_address(link.address), **_mtu(link))
-        return self
+    return UdpNode(name, parse_address(fabric.listen), storage=storage, trace=trace)
 
 
 def _mtu(link: LinkSettings) -> dict[str, int]:

@@ -28,7 +28,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bytes in a message; at least 8."""
 
     def __post_init__(self) -> None:
-        parse_duration(self.every)
+        if parse_duration(self.every) == 0:
+            raise ValueError("every is longer than nothing")
         if self.messages < 0 or not 8 <= self.size <= 1400:
             raise ValueError("messages must not be negative, and size lies between 8 and 1400")
 
@@ -70,7 +71,7 @@ class CourierTraffic:
                 more = True
                 try:
                     self.courier.post(link, number.to_bytes(8).ljust(self.settings.size, b"."))
-                except OutboxFull:
+                except (OutboxFull, ValueError):  # or too large for this link
                     self._refused += 1
         if more:
             self.env.call_later(self._interval, self._post)

@@ -16,8 +16,9 @@ What must hold:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from psirp_sim.node import FabricNode
 from psirp_sim.runtime.durations import MICROSECOND, MILLISECOND, SECOND
@@ -60,6 +61,8 @@ class _Sender:
         self.node = trial.node(env, trial.settings, roles=roles)
         self.node.handlers[Protocol.TEST] = self._take
         self.filters: dict[int, list[ZFilter]] = {}
+        self.astray = 0
+        """Packets that came here although their tree does not."""
 
     def start(self) -> None:
         self.node.start()
@@ -98,7 +101,8 @@ class _Sender:
             number = int.from_bytes(payload[2:6])
             each.reached[self.env.node] = max(number, each.reached.get(self.env.node, 0))
         else:
-            self.trial.astray[self.env.node] = self.trial.astray.get(self.env.node, 0) + 1
+            self.astray += 1
+            self.trial.astray.append(self)
         return wanted
 
 
@@ -113,8 +117,8 @@ class ForwardingTrial:
         self.world = Simulator(seed)
         self._random = stream(seed, "forwarding trial")
         self.streams: list[Stream] = []
-        self.astray: dict[str, int] = {}
-        """By node, packets of this life that came where their tree does not go."""
+        self.astray: list[_Sender] = []
+        """Nodes that a packet strayed to in this step."""
         self._crossed: set[tuple[int, bytes]] = set()
         self._crossed_twice: tuple[str, bytes] | None = None
         self._calm_from: list[int] | None = None
@@ -177,6 +181,7 @@ class ForwardingTrial:
             crash,
             *other_ills,
             replace(crash, name="death", targets=mortal, end=lambda target: None),
+            replace(crash, name="loss-of-disk", begin=partial(self._lose_disk, crash.begin)),
             # Worth a kind of its own: it shows only when something else fails after it.
             replace(
                 crash,
@@ -189,15 +194,18 @@ class ForwardingTrial:
             replace(cut, name="lasting-cut", end=lambda target: None),
         ]
 
+    def _lose_disk(self, crash: Callable[[str], None], name: str) -> None:
+        crash(name)
+        self.world.wipe(name)
+
     def check(self) -> None:
         if self._crossed_twice is not None:
             link, packet = self._crossed_twice
             raise InvariantViolated(f"packet {packet.hex()} crossed {link} twice")
-        for name in list(self.astray):
-            core = self.world.nodes[name].core
-            if isinstance(core, _Sender) and core.node.counters["false_deliveries"] < 1:
-                raise InvariantViolated(f"{name} did not count a false copy it was given")
-            del self.astray[name]
+        for core in self.astray:
+            if core.node.counters["false_deliveries"] < core.astray:
+                raise InvariantViolated(f"{core.env.node} did not count a false copy it was given")
+        self.astray.clear()
 
     def settled(self) -> bool:
         if self._calm_from is None:

@@ -116,9 +116,7 @@ class ForwardingTable:
     """By descriptor."""
     exact: Mapping[int, Row] = field(default_factory=dict)
     """By numbering."""
-    _match: Callable[[int, bytes], Decision | Count] = field(
-        init=False, repr=False, compare=False
-    )
+    _match: Callable[[int, bytes], Decision | Count] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # The packets of a stream have the same filter, so what the last ones mean is kept.

@@ -1,18 +1,12 @@
 /* The link driver in C: what runtime/driver.py and the Python half of runtime/udp.py do, in bursts.
  *
- * A Driver reads the node's UDP socket, decides about data packets exactly as ForwardingTable.decide
- * does (forwarding/table.py lists the checks and their order; tests compare the two packet by
- * packet), sends the copies on, and returns what is left to do in Python: packets for the core, and
- * copies the kernel did not take. It owns no socket and calls no Python code.
+ * A Driver reads the node's UDP socket, decides about data packets (forwarding/table.h), sends the
+ * copies on, and returns what is left to do in Python: packets for the core, and copies the kernel
+ * did not take. It owns no socket and calls no Python code.
  *
- * It keeps the GIL. Its system calls never wait and a burst lasts a fraction of a millisecond; who
+ * It keeps the GIL. Its system calls never wait, and a burst takes a fraction of a millisecond; who
  * gives the GIL up has to wait for it again, up to five milliseconds whenever another thread is
  * computing, and that for every burst.
- *
- * How a filter is matched: each tag is filed under its lowest bit. Only tags that are filed under
- * a bit that is set in the filter are looked at, and of those the other bits, until one is missing.
- * So the cost is that of the bits set, not of the length of the filter, and little of the number
- * of links.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -20,440 +14,16 @@
 
 #ifdef __linux__
 
-#include <errno.h>
+#include "../forwarding/table.h"
 #include <netinet/in.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 enum {
-    BURST = 64,   /* packets taken */
-    COPIES = 256, /* and copies sent by one system call */
+    BURST = 64,   /* packets taken, */
+    COPIES = 256, /* and copies sent, by one system call */
+    AHEAD = 8,    /* packets by which memory is asked for before it is needed */
     LARGEST_DATAGRAM = 65535,
-    AHEAD = 8,
-    HERE = -1,    /* forwarding.table.HERE */
-    DECIDED = -1, /* the verdict that is no drop */
 };
-
-enum { /* wire.data */
-    VERSION = 1,
-    DATA = 1,
-    KIND = 1,
-    HOP_LIMIT = 2,
-    DESCRIPTOR = 3,
-    PACKET_ID = 4,
-    NUMBERING = 12,
-    HEADER = 16,
-};
-
-enum { /* zfilters.filters */
-    BLOOM_DESCRIPTORS = 32, /* four sizes, eight tables */
-    EXACT = 64,
-    NO_MODE = 128,
-};
-
-enum { /* forwarding.table.Count */
-    SHORT_HEADER,
-    WRONG_VERSION,
-    NO_HOPS_LEFT,
-    WRONG_SIZE,
-    UNKNOWN_NUMBERING,
-    FULL,
-    LOOP,
-    NOWHERE,
-    RECEIVED,
-    FORWARDED,
-    DELIVERED,
-    REFUSED,
-    COUNTS,
-};
-
-/* Bits and bytes */
-
-static uint64_t word_at(const uint8_t *bytes) {
-    uint64_t word;
-    memcpy(&word, bytes, sizeof word);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
-    return word;
-}
-
-static uint32_t number_at(const uint8_t *bytes) {
-    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
-}
-
-/* The builtin is a call of a slower function unless compiled for newer processors only. */
-static unsigned bit_count(uint64_t word) {
-    word -= word >> 1 & 0x5555555555555555u;
-    word = (word & 0x3333333333333333u) + (word >> 2 & 0x3333333333333333u);
-    word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fu;
-    return (unsigned)(word * 0x0101010101010101u >> 56);
-}
-
-static uint64_t mix(uint64_t key) {
-    key = (key ^ key >> 33) * 0xff51afd7ed558ccdu;
-    key = (key ^ key >> 33) * 0xc4ceb9fe1a85ec53u;
-    return key ^ key >> 33;
-}
-
-/* The loop cache, as forwarding.table.LoopCache: two generations of ids, here open hash tables that
- * are at most half full and lie interleaved, so that one look fetches both. A place with 0 is free,
- * so the id 0 is kept apart. The secret is there because strangers choose the ids, and could choose
- * them to collide. */
-
-typedef struct {
-    uint64_t (*places)[2]; /* by generation */
-    bool zero[2];          /* the id 0 was seen */
-    int new;               /* generation; the other is the old one */
-    size_t room, used, mask;
-    uint64_t secret;
-} LoopCache;
-
-static int cache_init(LoopCache *cache, size_t room) {
-    size_t places = 2;
-    while (places < 2 * room)
-        places *= 2;
-    cache->room = room;
-    cache->mask = places - 1;
-    cache->places = PyMem_Calloc(places, sizeof *cache->places);
-    if (!cache->places) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    if (getrandom(&cache->secret, sizeof cache->secret, 0) != sizeof cache->secret) {
-        PyErr_SetFromErrno(PyExc_OSError);
-        return -1;
-    }
-    return 0;
-}
-
-/* The first place to look for the id at. */
-static uint64_t (*cache_home(const LoopCache *cache, uint64_t id))[2] {
-    return &cache->places[mix(id ^ cache->secret) & cache->mask];
-}
-
-/* Where the id is, or would be. */
-static uint64_t *cache_place(const LoopCache *cache, int generation, uint64_t id) {
-    size_t place = (size_t)(cache_home(cache, id) - cache->places);
-    while (cache->places[place][generation] && cache->places[place][generation] != id)
-        place = (place + 1) & cache->mask;
-    return &cache->places[place][generation];
-}
-
-/* Whether the id was seen before; it has been from now on. */
-static bool cache_seen(LoopCache *cache, uint64_t id) {
-    int new = cache->new, old = !new;
-    if (id == 0) {
-        if (cache->zero[new] || cache->zero[old])
-            return true;
-        cache->zero[new] = true;
-    } else {
-        uint64_t *place = cache_place(cache, new, id);
-        if (*place || *cache_place(cache, old, id))
-            return true;
-        *place = id;
-    }
-    if (++cache->used >= cache->room) { /* the old one is forgotten and becomes the new one */
-        for (size_t place = 0; place <= cache->mask; place++)
-            cache->places[place][old] = 0;
-        cache->zero[old] = false;
-        cache->new = old;
-        cache->used = 0;
-    }
-    return false;
-}
-
-/* The table, as forwarding.table.ForwardingTable */
-
-typedef struct {
-    uint32_t lowest;     /* bit, under which the tag is filed */
-    uint32_t position;   /* among the tags as the table lists them: the order of the copies */
-    uint32_t first, end; /* of its bits, which ascend */
-} Tag;
-
-typedef struct {
-    uint32_t key;    /* descriptor or numbering */
-    uint32_t words;  /* of the filter that have tags filed under them */
-    uint32_t count;  /* of tags */
-    uint64_t *filed; /* the bits that have tags filed under them */
-    uint32_t *under; /* the first tag filed under a bit; the last is before that of the next bit */
-    Tag *tags;       /* by lowest bit */
-    uint32_t *bits;
-    int32_t *links; /* by position */
-    Tag local;
-    bool delivers;
-} Row;
-
-typedef struct {
-    Py_ssize_t links, rows, exacts;
-    const Row *bloom[BLOOM_DESCRIPTORS];
-    const Row *exact; /* by numbering */
-    uint64_t *matched; /* scratch: the positions that match, */
-    int32_t *out;      /* and the links that get a copy */
-    Row row[];
-} Table;
-
-static void table_free(Table *table) {
-    if (!table)
-        return;
-    for (Py_ssize_t number = 0; number < table->rows; number++) {
-        Row *row = &table->row[number];
-        PyMem_Free(row->filed);
-        PyMem_Free(row->under);
-        PyMem_Free(row->tags);
-        PyMem_Free(row->bits);
-        PyMem_Free(row->links);
-    }
-    PyMem_Free(table->matched);
-    PyMem_Free(table->out);
-    PyMem_Free(table);
-}
-
-/* How many bits are set in little-endian bytes; -1 and an exception when it is none. */
-static Py_ssize_t tag_size(PyObject *bytes) {
-    Py_ssize_t size = 0;
-    if (!PyBytes_Check(bytes)) {
-        PyErr_SetString(PyExc_TypeError, "a tag is given as bytes");
-        return -1;
-    }
-    for (Py_ssize_t byte = 0; byte < PyBytes_GET_SIZE(bytes); byte++)
-        size += bit_count((uint8_t)PyBytes_AS_STRING(bytes)[byte]);
-    if (size)
-        return size;
-    PyErr_SetString(PyExc_ValueError, "a tag has at least one bit");
-    return -1;
-}
-
-/* Puts the bits into the row from `first` on; the place behind the last. */
-static uint32_t tag_init(Tag *tag, PyObject *bytes, uint32_t position, Row *row, uint32_t first) {
-    uint32_t next = first;
-    for (Py_ssize_t byte = 0; byte < PyBytes_GET_SIZE(bytes); byte++)
-        for (unsigned bit = 0; bit < 8; bit++)
-            if ((uint8_t)PyBytes_AS_STRING(bytes)[byte] >> bit & 1)
-                row->bits[next++] = (uint32_t)byte * 8 + bit;
-    *tag = (Tag){row->bits[first], position, first, next};
-    return next;
-}
-
-static int by_lowest_bit(const void *left, const void *right) {
-    const Tag *a = left, *b = right;
-    return a->lowest < b->lowest ? -1 : a->lowest > b->lowest;
-}
-
-static bool is_tuple(PyObject *source) {
-    if (!PyTuple_Check(source))
-        PyErr_SetString(PyExc_TypeError, "rows, links and lists of them are given as tuples");
-    return PyTuple_Check(source);
-}
-
-/* From (key, tags, links, local): the bytes of the tags, the index of the link of each, the bytes
- * of the tag of the node's own delivery or None. */
-static int row_init(Row *row, PyObject *source, Py_ssize_t links) {
-    PyObject *key, *tags, *indices, *local;
-    if (!is_tuple(source) ||
-        !PyArg_ParseTuple(source, "O!O!O!O;a row is (key, tags, links, local)", &PyLong_Type, &key,
-                          &PyTuple_Type, &tags, &PyTuple_Type, &indices, &local))
-        return -1;
-    unsigned long plain_key = PyLong_AsUnsignedLong(key);
-    if (PyErr_Occurred())
-        return -1;
-    if (plain_key > UINT32_MAX) {
-        PyErr_SetString(PyExc_OverflowError, "the key of a row has 32 bits");
-        return -1;
-    }
-    Py_ssize_t count = PyTuple_GET_SIZE(tags), bits = 0;
-    if (PyTuple_GET_SIZE(indices) != count) {
-        PyErr_SetString(PyExc_ValueError, "a row has one link for each tag");
-        return -1;
-    }
-    row->key = (uint32_t)plain_key;
-    row->count = (uint32_t)count;
-    row->delivers = local != Py_None;
-    for (Py_ssize_t number = 0; number < count + row->delivers; number++) {
-        Py_ssize_t size = tag_size(number < count ? PyTuple_GET_ITEM(tags, number) : local);
-        if (size < 0)
-            return -1;
-        bits += size;
-    }
-    row->tags = PyMem_Calloc((size_t)count, sizeof *row->tags);
-    row->links = PyMem_Calloc((size_t)count, sizeof *row->links);
-    row->bits = PyMem_Calloc((size_t)bits, sizeof *row->bits);
-    if (!row->tags || !row->links || !row->bits)
-        goto no_memory;
-    uint32_t next = 0;
-    for (Py_ssize_t number = 0; number < count; number++) {
-        long link = PyLong_AsLong(PyTuple_GET_ITEM(indices, number));
-        if (link < 0 || link >= links) {
-            if (!PyErr_Occurred())
-                PyErr_Format(PyExc_ValueError, "the table has no link %ld", link);
-            return -1;
-        }
-        row->links[number] = (int32_t)link;
-        next = tag_init(&row->tags[number], PyTuple_GET_ITEM(tags, number), (uint32_t)number, row,
-                        next);
-    }
-    if (row->delivers)
-        tag_init(&row->local, local, 0, row, next);
-    if (!count)
-        return 0;
-    qsort(row->tags, (size_t)count, sizeof *row->tags, by_lowest_bit);
-    row->words = row->tags[count - 1].lowest / 64 + 1;
-    row->filed = PyMem_Calloc(row->words, sizeof *row->filed);
-    row->under = PyMem_Calloc(64 * (size_t)row->words + 1, sizeof *row->under);
-    if (!row->filed || !row->under)
-        goto no_memory;
-    uint32_t filed = 0;
-    for (uint32_t bit = 0; bit < 64 * row->words; bit++) {
-        row->under[bit] = filed;
-        while (filed < row->count && row->tags[filed].lowest == bit)
-            filed++;
-        if (filed > row->under[bit])
-            row->filed[bit / 64] |= UINT64_C(1) << bit % 64;
-    }
-    row->under[64 * row->words] = filed;
-    return 0;
-no_memory:
-    PyErr_NoMemory();
-    return -1;
-}
-
-static int by_key(const void *left, const void *right) {
-    const Row *a = left, *b = right;
-    return a->key < b->key ? -1 : a->key > b->key;
-}
-
-/* From the rows of Bloom filters and those of exact ones; NULL and an exception if they are bad. */
-static Table *table_new(Py_ssize_t links, PyObject *bloom, PyObject *exact) {
-    Py_ssize_t blooms = PyTuple_GET_SIZE(bloom), exacts = PyTuple_GET_SIZE(exact);
-    size_t most = 1;
-    Table *table = PyMem_Calloc(1, sizeof *table + (size_t)(blooms + exacts) * sizeof(Row));
-    if (!table)
-        goto no_memory;
-    table->links = links;
-    table->rows = blooms + exacts;
-    table->exacts = exacts;
-    table->exact = table->row + blooms;
-    for (Py_ssize_t number = 0; number < table->rows; number++) {
-        Row *row = &table->row[number];
-        PyObject *source = number < blooms ? PyTuple_GET_ITEM(bloom, number)
-                                           : PyTuple_GET_ITEM(exact, number - blooms);
-        if (row_init(row, source, links) < 0)
-            goto failed;
-        if (number < blooms) {
-            if (row->key >= BLOOM_DESCRIPTORS) {
-                PyErr_Format(PyExc_ValueError, "%u describes no Bloom filter", row->key);
-                goto failed;
-            }
-            table->bloom[row->key] = row;
-        }
-        if (most < row->count)
-            most = row->count;
-    }
-    if (exacts)
-        qsort(table->row + blooms, (size_t)exacts, sizeof(Row), by_key);
-    table->matched = PyMem_Calloc(most / 64 + 1, sizeof *table->matched);
-    table->out = PyMem_Calloc(most, sizeof *table->out);
-    if (table->matched && table->out)
-        return table;
-no_memory:
-    PyErr_NoMemory();
-failed:
-    table_free(table);
-    return NULL;
-}
-
-/* Deciding */
-
-/* Bytes of the filter that a descriptor announces; 0 for a descriptor that means nothing. */
-static size_t filter_length(uint8_t descriptor) {
-    if (descriptor < BLOOM_DESCRIPTORS)
-        return (size_t)32 << (descriptor >> 3);
-    return EXACT <= descriptor && descriptor < NO_MODE ? 8 * (size_t)(descriptor - EXACT) : 0;
-}
-
-/* Whether the filter has these bits of the row. */
-static bool has_bits(const Row *row, uint32_t first, uint32_t end, const uint8_t *filter,
-                     size_t length) {
-    for (uint32_t place = first; place < end; place++) {
-        uint32_t bit = row->bits[place];
-        if (bit / 8 >= length || !(filter[bit / 8] >> bit % 8 & 1))
-            return false;
-    }
-    return true;
-}
-
-/* Puts the links that match into table->out, in the order of the row; how many there are. */
-static uint32_t match(Table *table, const Row *row, const uint8_t *filter, size_t length,
-                      int32_t arrived) {
-    uint32_t words = row->words < length / 8 ? row->words : (uint32_t)(length / 8), found = 0;
-    memset(table->matched, 0, (row->count / 64 + 1) * sizeof *table->matched);
-    for (uint32_t word = 0; word < words; word++) {
-        uint64_t set = word_at(filter + 8 * word) & row->filed[word];
-        for (; set; set &= set - 1) {
-            uint32_t bit = 64 * word + (uint32_t)__builtin_ctzll(set);
-            for (uint32_t number = row->under[bit]; number < row->under[bit + 1]; number++) {
-                const Tag *tag = &row->tags[number];
-                if (has_bits(row, tag->first + 1, tag->end, filter, length))
-                    table->matched[tag->position / 64] |= UINT64_C(1) << tag->position % 64;
-            }
-        }
-    }
-    for (uint32_t word = 0; word <= row->count / 64; word++)
-        for (uint64_t set = table->matched[word]; set; set &= set - 1) {
-            int32_t link = row->links[64 * word + (uint32_t)__builtin_ctzll(set)];
-            if (link != arrived)
-                table->out[found++] = link;
-        }
-    return found;
-}
-
-typedef struct {
-    uint32_t copies; /* their links are in table->out */
-    bool local;
-} Decision;
-
-/* As ForwardingTable.decide: a drop, or DECIDED. */
-static int decide(Table *table, LoopCache *cache, const uint8_t *packet, size_t length,
-                  int32_t arrived, Decision *decision) {
-    if (length < HEADER)
-        return SHORT_HEADER;
-    if (packet[0] != VERSION)
-        return WRONG_VERSION;
-    if (packet[HOP_LIMIT] == 0)
-        return NO_HOPS_LEFT;
-    uint8_t descriptor = packet[DESCRIPTOR];
-    const uint8_t *filter = packet + HEADER;
-    size_t size = filter_length(descriptor);
-    if (size == 0 || HEADER + size > length)
-        return WRONG_SIZE;
-    const Row *row;
-    if (descriptor < EXACT) {
-        row = table->bloom[descriptor];
-        if (!row)
-            return WRONG_SIZE;
-        unsigned set = 0;
-        for (size_t byte = 0; byte < size; byte += 8)
-            set += bit_count(word_at(filter + byte));
-        if (set > size * 4)
-            return FULL;
-    } else {
-        Row wanted = {.key = number_at(packet + NUMBERING)};
-        row = table->exacts
-                  ? bsearch(&wanted, table->exact, (size_t)table->exacts, sizeof *row, by_key)
-                  : NULL;
-        if (!row)
-            return UNKNOWN_NUMBERING;
-    }
-    if (cache_seen(cache, word_at(packet + PACKET_ID)))
-        return LOOP;
-    decision->copies = match(table, row, filter, size, arrived);
-    decision->local = row->delivers && has_bits(row, row->local.first, row->local.end, filter, size);
-    return decision->copies || decision->local ? DECIDED : NOWHERE;
-}
 
 /* Links and their addresses */
 
@@ -635,7 +205,6 @@ static int give_back(Driver *self, unsigned first, Outcome *outcome) {
 
 static int send_queued(Driver *self, Outcome *outcome) {
     unsigned done = 0;
-    int result = 0;
     while (done < self->queued && !outcome->blocked) {
         int sent = sendmmsg(self->fd, self->outgoing + done, self->queued - done, MSG_DONTWAIT);
         if (sent > 0) {
@@ -650,8 +219,7 @@ static int send_queued(Driver *self, Outcome *outcome) {
             counts(self)[REFUSED]++;
         }
     }
-    if (done < self->queued)
-        result = give_back(self, done, outcome);
+    int result = give_back(self, done, outcome);
     self->queued = 0;
     return result;
 }
@@ -689,7 +257,8 @@ static int packet_arrived(Driver *self, const Link *link, uint8_t *packet, size_
             counts(self)[verdict]++;
             return 0;
         }
-        counts(self)[DELIVERED] += up = decision.local;
+        up = decision.local;
+        counts(self)[DELIVERED] += up;
     }
     if (up) {
         PyObject *bytes = PyBytes_FromStringAndSize((const char *)packet, (Py_ssize_t)length);
@@ -732,9 +301,12 @@ static int burst_arrived(Driver *self, int count, Outcome *outcome) {
 }
 
 static bool enter(Driver *self) {
-    if (self->busy)
+    if (self->busy) {
         PyErr_SetString(PyExc_RuntimeError, "the driver is at work already");
-    return !self->busy && (self->busy = true);
+        return false;
+    }
+    self->busy = true;
+    return true;
 }
 
 PyDoc_STRVAR(drain_doc,
@@ -745,11 +317,11 @@ PyDoc_STRVAR(drain_doc,
 "the copies the kernel did not take, both as [(link, packet)], and numbers of packets.");
 
 static PyObject *driver_drain(Driver *self, PyObject *args) {
-    int limit, blocked, failed = 0;
+    int limit, blocked;
     if (!PyArg_ParseTuple(args, "ip:drain", &limit, &blocked) || !enter(self))
         return NULL;
     Outcome outcome = {.blocked = blocked, .up = PyList_New(0), .unsent = PyList_New(0)};
-    failed = !outcome.up || !outcome.unsent;
+    bool failed = !outcome.up || !outcome.unsent;
     self->queued = 0; /* an earlier call may have failed half-way */
     while (limit > 0 && !failed) {
         int wanted = limit < BURST ? limit : BURST;
@@ -782,12 +354,12 @@ PyDoc_STRVAR(inject_doc,
 
 static PyObject *driver_inject(Driver *self, PyObject *args) {
     PyObject *packet;
-    int blocked, failed;
+    int blocked;
     Decision decision = {0};
     if (!PyArg_ParseTuple(args, "Sp:inject", &packet, &blocked) || !enter(self))
         return NULL;
     Outcome outcome = {.blocked = blocked, .unsent = PyList_New(0)};
-    failed = !outcome.unsent;
+    bool failed = !outcome.unsent;
     if (self->table && !failed) {
         const uint8_t *bytes = (const uint8_t *)PyBytes_AS_STRING(packet);
         size_t length = (size_t)PyBytes_GET_SIZE(packet);
@@ -854,13 +426,13 @@ static const Link **aim(Links *links, PyObject *index, Py_ssize_t count) {
     for (size_t number = 0; number < links->count; number++) {
         Link *link = &links->link[number];
         PyObject *found = index ? PyDict_GetItemWithError(index, link->name) : NULL;
-        link->index = found ? (int32_t)PyLong_AsLong(found) : HERE;
-        if (found)
-            targets[link->index] = link;
-        else if (PyErr_Occurred()) {
+        if (!found && PyErr_Occurred()) {
             PyMem_Free(targets);
             return NULL;
         }
+        link->index = found ? (int32_t)PyLong_AsLong(found) : HERE;
+        if (found)
+            targets[link->index] = link;
     }
     return targets;
 }

@@ -119,6 +119,8 @@ class AsyncioNode(ABC):
         self.random = Random(seed)
         self.trace: TraceSink = NullSink() if trace is None else trace
         self.counters = SocketCounters()
+        self.power_safe = False
+        """Set before the node is opened: whether what is durable survives a power failure too."""
         self.tap: Tap | None = None
         """Taken off when it raises."""
         self._links: dict[str, SocketLink] = {}
@@ -156,7 +158,9 @@ class AsyncioNode(ABC):
             if path is None:
                 self._scratch = tempfile.TemporaryDirectory()
                 path = Path(self._scratch.name, "state")
-            self.storage = SqliteStorage(path, self._report, self._guard)
+            self.storage = SqliteStorage(
+                path, self._report, self._guard, power_safe=self.power_safe
+            )
         except BaseException:
             self._socket.close()
             raise

@@ -91,7 +91,11 @@ class LinkDriver(Generic[L]):
             counts[Count.FORWARDED if link.send(packet) else Count.REFUSED] += 1
 
     def _address(
-        self, packet: bytes, out: Sequence[int], table: ForwardingTable, copies: list[tuple[L, bytes]]
+        self,
+        packet: bytes,
+        out: Sequence[int],
+        table: ForwardingTable,
+        copies: list[tuple[L, bytes]],
     ) -> None:
         for index in out:
             link = self._links.get(table.links[index])

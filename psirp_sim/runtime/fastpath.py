@@ -54,13 +54,13 @@ def _rows(rows: Mapping[int, Row]) -> tuple[_fastpath.Row, ...]:
     return tuple(
         (
             key,
-            tuple(_bytes(tag) for tag, _ in row.tags),
+            tuple(_words(tag) for tag, _ in row.tags),
             tuple(link for _, link in row.tags),
-            _bytes(row.local) if row.local else None,
+            _words(row.local) if row.local else None,
         )
         for key, row in rows.items()
     )
 
 
-def _bytes(tag: int) -> bytes:
-    return tag.to_bytes((tag.bit_length() + 7) // 8, "little")
+def _words(tag: int) -> bytes:
+    return tag.to_bytes(-(-tag.bit_length() // 64) * 8, "little")

@@ -18,6 +18,8 @@ from psirp_sim.runtime.ethernet import ETHERTYPE, enclose
 _FILE = Struct("<IHHiIII")
 _RECORD = Struct("<IIII")
 _NANOSECONDS = 0xA1B23C4D
+MAGIC = _NANOSECONDS.to_bytes(4, "little")
+"""What a capture begins with."""
 _ETHERNET = 1
 _LONGEST_FRAME = 1 << 17
 

@@ -36,6 +36,8 @@ Protocol = Callable[[Mapping[str, object]], CoreFactory]
 
 MOST_NODES = 10_000
 MOST_SECONDS = 7 * 24 * 3600
+LONGEST_TRACE = 1 << 20
+"""Characters read of a file of delays."""
 
 
 class ScenarioError(ValueError):
@@ -49,8 +51,8 @@ class ClockSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drift_ppm: float = 0.0
 
     def __post_init__(self) -> None:
-        if abs(self.drift_ppm) > 100_000:
-            raise ValueError("a clock drifts by at most 100000 ppm (10 %)")
+        if not abs(self.drift_ppm) <= 100_000 or not abs(self.skew_ms) <= MOST_SECONDS * 1_000:
+            raise ValueError("a clock drifts by at most 100000 ppm, and is off by at most a week")
 
 
 class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,8 +125,9 @@ class DirectionSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
         for name in ("bandwidth", "queue", "mtu"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is at least 1")
+            least = 128 if name == "mtu" else 1
+            if value is not None and value < least:
+                raise ValueError(f"{name} is at least {least}")
 
 
 class LinkSpec(DirectionSpec, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -280,7 +283,8 @@ def _delay(spec: str | DelaySpec, directory: Path) -> Delay:
     if lines is None:
         path = directory / str(spec.trace_file)
         try:
-            lines = path.read_text().splitlines()
+            with path.open() as file:
+                lines = file.read(LONGEST_TRACE).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise ScenarioError(f"trace_file {path}: {error}") from error
     values = [parse_duration(line) for line in lines if line.strip()]

@@ -48,6 +48,7 @@ class SqliteStorage:
         self._unwritten: dict[bytes, tuple[int, bytes | None]] = {}
         """What is not durable yet, with the number of the write it came by."""
         self._count = 0
+        self._closing = False
         self._writes: queue.SimpleQueue[tuple[int, _Batch, _Done] | None] = queue.SimpleQueue()
         try:
             self._reader = self._connect()
@@ -86,12 +87,15 @@ class SqliteStorage:
     def write(self, changes: Changes, done: _Done = None) -> None:
         self._count += 1
         batch = dict(changes)
+        if not all(isinstance(each, bytes | None) for pair in batch.items() for each in pair):
+            raise TypeError("keys and values are bytes")  # here, not in the writing thread
         for key, value in batch.items():
             self._unwritten[key] = (self._count, value)
         self._writes.put((self._count, batch, done))
 
     def stop_writing(self) -> None:
         """Write everything that was asked for. May take a while, and may run in any thread."""
+        self._closing = True
         self._writes.put(None)
         self._thread.join()
 
@@ -118,8 +122,8 @@ class SqliteStorage:
                         closing = True
                     else:
                         batches.append(following)
-                self._commit(connection, batches)
-                self._report(partial(self._completed, batches))
+                if self._commit(connection, batches):
+                    self._report(partial(self._completed, batches))
                 if closing:
                     return
         finally:
@@ -127,7 +131,8 @@ class SqliteStorage:
 
     def _commit(
         self, connection: sqlite3.Connection, batches: list[tuple[int, _Batch, _Done]]
-    ) -> None:
+    ) -> bool:
+        """Whether they are durable now; not, only when the disk refuses and we are to close."""
         while True:
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -142,12 +147,15 @@ class SqliteStorage:
                 connection.execute("COMMIT")
             except sqlite3.Error as error:
                 # Nobody has been told that these are durable, so waiting loses nothing.
-                _log.error("%s: %s; trying again in %g s", self._path, error, _RETRY_SECONDS)
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+                if self._closing:
+                    _log.error("%s: %s; the last writes are lost", self._path, error)
+                    return False
+                _log.error("%s: %s; trying again in %g s", self._path, error, _RETRY_SECONDS)
                 time.sleep(_RETRY_SECONDS)
             else:
-                return
+                return True
 
     def _completed(self, batches: list[tuple[int, _Batch, _Done]]) -> None:
         for number, batch, done in batches:

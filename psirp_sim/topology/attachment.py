@@ -13,7 +13,15 @@ from psirp_sim.runtime.environment import Environment
 from psirp_sim.settings import FabricSettings
 from psirp_sim.topology.link_state import LinkStateDatabase
 from psirp_sim.topology.manager import ROLE
-from psirp_sim.wire.control import Message, Route, Routes, RoutesTaken, TreeReply, TreeRequest
+from psirp_sim.wire.control import (
+    MOST_RECEIVERS,
+    Message,
+    Route,
+    Routes,
+    RoutesTaken,
+    TreeReply,
+    TreeRequest,
+)
 from psirp_sim.zfilters import ZFilter
 
 TreeChanged = Callable[[list[ZFilter], list[str]], None]
@@ -87,17 +95,19 @@ class Attachment:
 
     def want_tree(self, source: str, receivers: Sequence[str], changed: TreeChanged) -> WantedTree:
         """Ask for the filters of a tree and be told of every change until `give_up`."""
-        tree = WantedTree(
-            self._env.random.getrandbits(128).to_bytes(16), source, list(receivers), changed
-        )
-        self.trees[tree.name] = tree
-        self._ask(tree)
+        tree = WantedTree(b"", source, [], changed)
+        self.set_receivers(tree, receivers)
         return tree
 
     def set_receivers(self, tree: WantedTree, receivers: Sequence[str]) -> None:
-        """The tree has other receivers from now on."""
-        tree.receivers = list(receivers)
-        tree.version = 0
+        """The tree has these receivers from now on."""
+        if len(receivers) > MOST_RECEIVERS:
+            raise ValueError(f"a tree has at most {MOST_RECEIVERS} receivers, not {len(receivers)}")
+        # Another name, so that an answer about the old receivers cannot be taken for the new.
+        self.give_up(tree)
+        tree.name = self._env.random.getrandbits(128).to_bytes(16)
+        tree.receivers, tree.version = list(receivers), 0
+        self.trees[tree.name] = tree
         self._ask(tree)
 
     def give_up(self, tree: WantedTree) -> None:

@@ -8,6 +8,7 @@ from psirp_sim.settings import FabricSettings
 from psirp_sim.topology.choice import NoFilter, Settings, choose
 from psirp_sim.topology.graph import DeliveryTree, Graph
 from psirp_sim.topology.spread import TaggedGraph
+from psirp_sim.wire.control import MOST_FILTERS
 from psirp_sim.zfilters import SIZES, Mode, ZFilter
 
 REMEMBERED = 20_000
@@ -29,20 +30,24 @@ class FilterMaker:
             sizes=tuple(size for size in SIZES if size <= settings.largest_filter),
             table=settings.table_choice,
         )
-        self._known: dict[DeliveryTree, list[ZFilter]] = {}
+        self._known: dict[DeliveryTree, tuple[list[ZFilter], list[str]]] = {}
         self._tagged: TaggedGraph | None = None
 
-    def filters(self, graph: Graph, source: str, receivers: Sequence[str]) -> list[ZFilter]:
-        """The filters from a source to receivers it can reach."""
+    def filters(
+        self, graph: Graph, source: str, receivers: Sequence[str]
+    ) -> tuple[list[ZFilter], list[str]]:
+        """The filters from a source to receivers there is a path to, and those out of reach."""
+        if not receivers:
+            return [], []
         tree = graph.delivery(source, receivers)
         if self._tagged is None or self._tagged.graph is not graph:
             self._tagged = TaggedGraph(graph, self._fabric.link_seed, self._fabric.scheme)
-        filters = self._known.get(tree)
-        if filters is None or not self._valid(filters):
+        made = self._known.get(tree)
+        if made is None or not self._valid(made[0]):
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            filters = self._known[tree] = self._make(self._tagged, tree)
-        return filters
+            made = self._known[tree] = self._make(self._tagged, tree)
+        return made
 
     def _valid(self, filters: list[ZFilter]) -> bool:
         assert self._tagged is not None
@@ -55,12 +60,19 @@ class FilterMaker:
             for each in filters
         )
 
-    def _make(self, tagged: TaggedGraph, tree: DeliveryTree) -> list[ZFilter]:
+    def _make(self, tagged: TaggedGraph, tree: DeliveryTree) -> tuple[list[ZFilter], list[str]]:
         try:
-            return choose(tagged, tree, self._choice).filters
+            return choose(tagged, tree, self._choice).filters, []
         except NoFilter:
             if len(tree.receivers) < 2:
-                raise
-            # One by one whoever can be reached at all is reached.
-            singly = [tagged.graph.delivery(tree.source, [node]) for node in tree.receivers]
-            return [each for single in singly for each in self._make(tagged, single)]
+                return [], list(tree.receivers)
+        # One by one whoever can be reached at all is reached, as far as a message has room.
+        filters: list[ZFilter] = []
+        unreached: list[str] = []
+        for node in tree.receivers:
+            more, missed = self._make(tagged, tagged.graph.delivery(tree.source, [node]))
+            if len(filters) + len(more) > MOST_FILTERS:
+                more, missed = [], [node]
+            filters += more
+            unreached += missed
+        return filters, unreached

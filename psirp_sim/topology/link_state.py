@@ -51,15 +51,21 @@ class LinkStateDatabase:
         up: Callable[[], Iterator[str]],
         send: Callable[[str, Message], None],
         changed: Callable[[], None],
+        outlived: Callable[[int], None],
     ) -> None:
-        """`up` are the links to flood over; `changed` is called when the graph may have."""
+        """`up` are the links to flood over; `changed` is called when the graph may have.
+
+        `outlived` is called with the boot of an earlier life of ours that calls itself newer
+        than we do: our storage was lost, and `boot` must be set to a higher one.
+        """
         self._env = env
         self._settings = settings
-        self._boot = boot
+        self.boot = boot
         self._lifetime = 4 * settings.refresh_interval
         self._up = up
         self._send = send
         self._changed = changed
+        self._outlived = outlived
         self._entries: dict[str, Entry] = {}
         self._sequence = 0
         self._roles: list[str] = []
@@ -68,6 +74,8 @@ class LinkStateDatabase:
         self._graph: Graph | None = None
         self._summarised: dict[str, int] = {}
         self._outdoing = False
+        self._outdoings = 0
+        self._outdone = (0, 0)
 
     def start(self) -> None:
         """Keep refreshing what we say and forgetting what nobody says any more."""
@@ -84,7 +92,7 @@ class LinkStateDatabase:
         entry = self._entries.get(origin)
         return [] if entry is None else entry.state.roles
 
-    def boot(self, origin: str) -> int:
+    def boot_of(self, origin: str) -> int:
         """Which life of a node the newest link state is from; 0 for an unknown one."""
         entry = self._entries.get(origin)
         return 0 if entry is None else entry.state.boot
@@ -99,22 +107,26 @@ class LinkStateDatabase:
 
     @property
     def graph(self) -> Graph:
-        """The fabric as all that link state describes it."""
+        """The part of the fabric that we are connected with, as link state describes it.
+
+        Nodes that are out of reach do not belong to it: when their link state is forgotten, at
+        each node in its own time, nothing changes, and so no numbering of links does.
+        """
         if self._graph is None:
-            self._graph = Graph(
+            everything = Graph(
                 self._entries,
-                (
+                [
                     Edge(origin, link.name, link.peer, link.peer_link, link.cost)
                     for origin, entry in self._entries.items()
                     for link in entry.state.links
-                ),
+                ],
             )
+            self._graph = Graph(everything.reachable(self._env.node), everything.edges)
         return self._graph
 
     def live_with_role(self, role: str) -> list[str]:
         """The nodes of that role that can be reached from here, in the order of their ids."""
-        reachable = self.graph.reachable(self._env.node)
-        return sorted(node for node in reachable if role in self.roles(node))
+        return sorted(node for node in self.graph.out if role in self.roles(node))
 
     # Saying
 
@@ -122,7 +134,7 @@ class LinkStateDatabase:
         """Tell the fabric about ourselves."""
         self._roles, self._links = roles, links
         self._sequence += 1
-        state = LinkState(self._env.node, self._boot, self._sequence, roles, links)
+        state = LinkState(self._env.node, self.boot, self._sequence, roles, links)
         self._store(state)
         self._flood(state, besides=None)
 
@@ -188,18 +200,29 @@ class LinkStateDatabase:
             self._flood(state, besides=link)
 
     def _hear_of_ourselves(self, state: LinkState) -> None:
-        if state.rank <= (self._boot, self._sequence):
+        if state.rank <= (self.boot, self._sequence):
             return
-        # An earlier life of ours said more than we have so far: outdo it. Not at once, for it may
-        # also be another node that goes by our name, and two would outdo each other for ever.
-        self._boot, self._sequence = state.rank
+        # An earlier life of ours said more than we have so far: outdo it. Each time more slowly,
+        # for it may also be another node that goes by our name, and outdoes us in turn.
+        self._outdone = max(self._outdone, state.rank)
         if not self._outdoing:
             self._outdoing = True
-            self._env.log("somebody speaks in our name, perhaps an earlier life of ours")
-            self._env.call_later(self._settings.hello_interval // 4, self._outdo)
+            self._outdoings += 1
+            self._env.log(
+                "somebody speaks in our name: an earlier life of ours"
+                + (", or another node that is called like us" if self._outdoings > 1 else ""),
+                times=self._outdoings,
+            )
+            pause = self._settings.hello_interval // 4 << min(self._outdoings - 1, 8)
+            self._env.call_later(pause, self._outdo)
 
     def _outdo(self) -> None:
         self._outdoing = False
+        boot, sequence = self._outdone
+        if boot > self.boot:
+            self._outlived(boot)
+        else:
+            self._sequence = max(self._sequence, sequence)
         self.originate(self._roles, self._links)
 
     def _store(self, state: LinkState) -> None:

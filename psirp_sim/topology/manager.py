@@ -25,7 +25,7 @@ import msgspec
 
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.settings import FabricSettings
-from psirp_sim.topology.graph import Graph, NoPath
+from psirp_sim.topology.graph import Graph
 from psirp_sim.topology.link_state import LinkStateDatabase
 from psirp_sim.wire.control import (
     Message,
@@ -41,11 +41,13 @@ from psirp_sim.zfilters import ZFilter
 ROLE = "topology"
 SERVER_ROLES = frozenset({ROLE, "rendezvous"})
 MOST_TREES = 100_000
+SLICE = 50
+"""Nodes whose routes are worked out in one go."""
 EAGER_TRIES = 10
 """How often routes are repeated quickly to a node that does not confirm; then only now and then."""
 
-MakeFilters = Callable[[Graph, str, Sequence[str]], list[ZFilter]]
-"""From a graph, a source and receivers to the filters of the tree between them."""
+MakeFilters = Callable[[Graph, str, Sequence[str]], tuple[list[ZFilter], list[str]]]
+"""From a graph, a source and receivers to filters, and the receivers they do not reach."""
 
 
 @dataclass(slots=True)
@@ -88,7 +90,7 @@ class TopologyManager:
         """`send` gets a node, filters that lead to it, and a message for it."""
         self._env = env
         self._settings = settings
-        self._boot = boot
+        self.boot = boot
         self._database = database
         self._make_filters = make_filters
         self._send = send
@@ -122,7 +124,7 @@ class TopologyManager:
             told.confirmed = known == self._mark(told.version)
 
     def _mark(self, version: int) -> tuple[str, int, int]:
-        return self._env.node, self._boot, version
+        return self._env.node, self.boot, version
 
     # Routes
 
@@ -146,21 +148,34 @@ class TopologyManager:
         servers = [n for n in reachable if SERVER_ROLES.intersection(self._database.roles(n))]
         for gone in set(self._told).difference(reachable):
             del self._told[gone]
-        for node in reachable:
-            routes = [self._route(graph, node, server) for server in servers if server != node]
+        self._tell_some(graph, reachable, servers)
+
+    def _tell_some(self, graph: Graph, nodes: list[str], servers: list[str]) -> None:
+        """Work through the nodes in slices: hellos must not wait for a large fabric."""
+        if graph is not self._database.graph or not self.active:
+            return  # there is a newer graph, and somebody looks at it already
+        for node in nodes[:SLICE]:
+            ways = [self._route(graph, node, server) for server in servers if server != node]
+            routes = [way for way in ways if way is not None]
             told = self._told.get(node)
-            boot = self._database.boot(node)
+            boot = self._database.boot_of(node)
             if told is None or told.routes != routes or told.boot != boot:
                 version = 1 if told is None else told.version + 1
                 self._told[node] = Told(version, routes, boot)
                 self._tell(node)
+        if len(nodes) > SLICE:
+            self._env.call_later(0, self._tell_some, graph, nodes[SLICE:], servers)
 
-    def _route(self, graph: Graph, node: str, server: str) -> Route:
+    def _route(self, graph: Graph, node: str, server: str) -> Route | None:
+        there, _ = self._make_filters(graph, node, [server])
+        back, _ = self._make_filters(graph, server, [node])
+        if not there or not back:
+            return None  # too far for any packet
         return Route(
             server,
             self._database.roles(server),
-            [WireFilter.of(each) for each in self._make_filters(graph, node, [server])],
-            [WireFilter.of(each) for each in self._make_filters(graph, server, [node])],
+            [WireFilter.of(each) for each in there],
+            [WireFilter.of(each) for each in back],
         )
 
     def _tell(self, node: str) -> None:
@@ -193,8 +208,8 @@ class TopologyManager:
         graph, request = self._database.graph, tree.request
         reachable = graph.reachable(request.source)
         reached = [node for node in request.receivers if node in reachable]
-        filters = self._make_filters(graph, request.source, reached) if reached else []
-        unreached = [node for node in request.receivers if node not in reachable]
+        filters, too_far = self._make_filters(graph, request.source, reached)
+        unreached = [n for n in request.receivers if n not in reachable or n in too_far]
         if tree.version == 0 or (filters, unreached) != (tree.filters, tree.unreached):
             tree.version += 1
             tree.filters, tree.unreached, tree.known = filters, unreached, False
@@ -234,8 +249,6 @@ class TopologyManager:
         if node == self._env.node:
             self._send(node, [], message)
             return
-        try:
-            filters = self._make_filters(self._database.graph, self._env.node, [node])
-        except NoPath:
-            return  # it will ask again when it is back
-        self._send(node, filters, message)
+        if node in self._database.graph.out:
+            filters, _ = self._make_filters(self._database.graph, self._env.node, [node])
+            self._send(node, filters, message)

@@ -60,7 +60,7 @@ class Neighbours:
         """`state` is the digest to announce, `changed` is called when a link goes up or down."""
         self._env = env
         self._settings = settings
-        self._boot = boot
+        self.boot = boot
         self._domain = domain
         self._state = state
         self._send = send
@@ -99,11 +99,11 @@ class Neighbours:
             known = Neighbour(hello.node, hello.link, hello.boot, now, hello.sent, wall)
             self._take_down(link)
             self._known[link] = known
-        elif hello.boot < known.boot:
-            return  # from an earlier life of the neighbour
+        elif (hello.boot, hello.sent) <= (known.boot, known.sent):
+            return  # from an earlier life of the neighbour, overtaken, or played back
         known.boot, known.heard, known.sent, known.came = hello.boot, now, hello.sent, wall
         self._note_id_version(link, known, hello.id_version)
-        known.hears_us = hello.hears == (env.node, link, self._boot)
+        known.hears_us = hello.hears == (env.node, link, self.boot)
         if known.hears_us != known.up:
             self._set_up(link, known, known.hears_us)
         if hello.echo is not None and known.hears_us:
@@ -157,7 +157,7 @@ class Neighbours:
             Hello(
                 node=self._env.node,
                 link=link,
-                boot=self._boot,
+                boot=self.boot,
                 hears=None if heard is None else (heard.node, heard.link, heard.boot),
                 sent=self._env.wall(),
                 echo=None if heard is None else (heard.sent, heard.came),

@@ -30,8 +30,14 @@ MAC = 16
 SEAL = 1 + MAC
 NEIGHBOUR = bytes((VERSION, Kind.CONTROL))
 """What a control packet for the neighbour begins with."""
-LONGEST = 64 * 1024
+LONGEST = 256 * 1024
 """Bytes of a sealed message that is put together from fragments."""
+
+MOST_LINKS = 1_024
+"""Links of one node."""
+MOST_FILTERS = 64
+"""Filters of one tree."""
+MOST_RECEIVERS = 1_024
 
 Name = Annotated[str, Meta(min_length=1, max_length=63)]
 Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -134,7 +140,7 @@ class LinkState(Message, frozen=True, array_like=True):
     boot: Number
     sequence: Number
     roles: Annotated[list[Name], Meta(max_length=16)]
-    links: Annotated[list[ReportedLink], Meta(max_length=4096)]
+    links: Annotated[list[ReportedLink], Meta(max_length=MOST_LINKS)]
     age: Number = 0
     """Milliseconds since the origin said it, as far as each holder on the way measured."""
 
@@ -191,7 +197,8 @@ class WireFilter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
         return ZFilter(self.descriptor, int.from_bytes(self.bits, "little"), self.numbering)
 
 
-Filters = Annotated[list[WireFilter], Meta(max_length=64)]
+Filters = Annotated[list[WireFilter], Meta(max_length=MOST_FILTERS)]
+Receivers = Annotated[list[Name], Meta(max_length=MOST_RECEIVERS)]
 
 
 class Route(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -237,7 +244,7 @@ class TreeRequest(Message, frozen=True, array_like=True):
     tree: Annotated[bytes, Meta(min_length=16, max_length=16)]
     requester: Name
     source: Name
-    receivers: Annotated[list[Name], Meta(max_length=1024)]
+    receivers: Receivers
     known: tuple[Name, Number, Number] | None
     """Manager, boot and version of the filters the requester has."""
     relayed: bool = False
@@ -254,7 +261,7 @@ class TreeReply(Message, frozen=True, array_like=True):
     boot: Number
     version: Number
     filters: Filters
-    unreached: Annotated[list[Name], Meta(max_length=1024)]
+    unreached: Receivers
     """Receivers to which there is no path at present."""
 
 

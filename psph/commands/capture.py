@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
+from psirp_sim.runtime.pcap import MAGIC
 from psph.commands.remote import get, node_option
 from psph.errors import PsphError
 
@@ -33,11 +36,14 @@ def capture(node: str, out: Path, seconds: float, count: int | None) -> None:
     click.echo(f"{written} packets in {out}")
 
 
-def _copy(stream, file, deadline: float, count: int | None) -> int:  # type: ignore[no-untyped-def]
+def _copy(stream: HTTPResponse, file: BinaryIO, deadline: float, count: int | None) -> int:
     """Copy whole packets until the time, or the number, is up."""
     written = 0
     try:
-        file.write(stream.read(_FILE_HEADER))
+        start = stream.read(_FILE_HEADER)
+        if start[:4] != MAGIC:
+            raise PsphError("that is no fabric node: it sent no capture")
+        file.write(start)
         while time.monotonic() < deadline and (count is None or written < count):
             header = stream.read(_PACKET_HEADER)
             body = stream.read(int.from_bytes(header[8:12], "little"))
@@ -47,4 +53,6 @@ def _copy(stream, file, deadline: float, count: int | None) -> int:  # type: ign
             written += 1
     except TimeoutError:
         pass  # a quiet node: the time is up
+    except HTTPException:
+        click.echo("the node went away", err=True)
     return written

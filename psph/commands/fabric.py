@@ -27,6 +27,8 @@ def status(node: str, as_json: bool) -> None:
             document: dict[str, Any] = json.load(answer)
         except ValueError as error:
             raise PsphError(f"{node} is no fabric node: its answer is no JSON") from error
+    if not isinstance(document, dict) or not {"node", "fabric", "links", "socket"} <= set(document):
+        raise PsphError(f"{node} is no fabric node: its answer is not a node's status")
     if as_json:
         print_json(document)
     else:
@@ -47,6 +49,10 @@ def _show(status: dict[str, Any]) -> None:
     print_table("\nlinks", columns, [[link[c] for c in columns] for link in status["links"]])
     servers = [[name, ", ".join(roles)] for name, roles in status["servers"].items()]
     print_table("\nservers", ["server", "roles"], servers)
-    counts = status["forwarding"] | status["control"]
-    rows = [[name.replace("_", " "), count] for name, count in counts.items() if count]
-    print_table("\npackets", ["what", "count"], rows)
+    rows = [
+        [where, name.replace("_", " "), count]
+        for where in ("forwarding", "control", "socket")
+        for name, count in status[where].items()
+        if count
+    ]
+    print_table("\npackets", ["where", "what", "count"], rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from http.client import HTTPException, HTTPResponse
 from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 import click
 
@@ -15,6 +15,9 @@ node_option = click.option(
     "--node", "node", required=True, metavar="HOST:PORT", help="Admin port of the node."
 )
 
+_OPENER = build_opener(ProxyHandler({}))
+"""A node is asked directly, whatever proxy the environment names."""
+
 
 def get(node: str, path: str, seconds: float = 10) -> HTTPResponse:
     """GET a page of a node's admin port; every failure is one sentence."""
@@ -23,7 +26,7 @@ def get(node: str, path: str, seconds: float = 10) -> HTTPResponse:
     except ValueError as error:
         raise click.UsageError(f"--node: {error}") from error
     try:
-        answer = urlopen(f"http://{node}{path}", timeout=seconds)
+        answer = _OPENER.open(f"http://{node}{path}", timeout=seconds)
     except HTTPError as error:
         with error:
             text = error.read(500).decode(errors="replace").strip()

@@ -34,7 +34,7 @@ def load(path: Path, kind: type[S]) -> S:
         raise ConfigurationError(f"{path}: larger than {LARGEST} bytes, so no configuration file")
     try:
         data = tomllib.loads(raw.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, or of a number's length
         raise ConfigurationError(f"{path}: not valid TOML: {error}") from error
     return check(data, kind, str(path))
 

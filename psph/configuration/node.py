@@ -9,9 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from identifiers import ID_VERSION
+from psirp_sim.node import LARGEST_PACKET
 from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.settings import FabricSettings
-from psirp_sim.wire.control import FabricKeys
+from psirp_sim.wire.control import MOST_LINKS, FabricKeys
 from psirp_sim.zfilters import SIZES, Scheme
 from psph.configuration.addresses import parse_address
 from psph.trace_writer import TraceSettings
@@ -41,6 +42,8 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What it does."""
     data: str = "data"
     """The directory of everything it keeps; relative to the configuration file."""
+    power_safe: bool = False
+    """Whether what it keeps must survive a power failure, and not only the process."""
     admin: str = "127.0.0.1:0"
     """Where it serves /healthz, /metrics and /fabric; port 0 lets the system choose."""
 
@@ -48,6 +51,8 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _check_name("name", self.name)
         _check_name("domain", self.domain)
         parse_address(self.admin)
+        if "\0" in self.data:
+            raise ValueError("data is no path: it has a null character in it")
 
 
 class LinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,7 +62,7 @@ class LinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     address: str | None = None
     interface: str | None = None
     mac: str | None = None
-    mtu: Annotated[int, Meta(ge=576, le=65_507)] | None = None
+    mtu: Annotated[int, Meta(ge=LARGEST_PACKET, le=65_507)] | None = None
 
     def __post_init__(self) -> None:
         _check_name("name", self.name)
@@ -80,6 +85,7 @@ class FabricConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     listen: str = "127.0.0.1:0"
     """Where UDP links are heard."""
     link: list[LinkSettings] = []
+    """At most 1,024."""
     hello_ms: Annotated[int, Meta(ge=10, le=60_000)] = 1_000
     m: int = 256
     k: int = 5
@@ -96,6 +102,12 @@ class FabricConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
         if self.m > self.largest_filter:
             raise ValueError("m is larger than largest_filter")
         Scheme(self.m, self.k, self.d)
+        names = [link.name for link in self.link]
+        ends = [(link.address, link.interface, link.mac) for link in self.link]
+        if len(set(names)) < len(names) or len(set(ends)) < len(ends):
+            raise ValueError("two links have the same name, or lead to the same neighbour")
+        if len(names) > MOST_LINKS:
+            raise ValueError(f"a node has at most {MOST_LINKS} links")
         if len({link.interface is None for link in self.link}) > 1:
             raise ValueError("the links of a node are all over UDP or all Ethernet")
 

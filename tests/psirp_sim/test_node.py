@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -347,6 +349,79 @@ def test_mutated_packets_never_crash_a_node_and_are_counted():
     dropped = sum(list(node.forwarding.values)[:8])
     assert wrong > 50
     assert dropped > 10
+
+
+def test_a_dead_node_that_is_forgotten_at_last_disturbs_nobody():
+    """Each node forgets it in its own time: the numbering of exact filters must not change."""
+    crowded = FabricSettings(keys=FabricKeys("tests"), link_seed=b"2", scheme=Scheme(k=1, d=1))
+    links = ["ab", "bc", "cd", "ad", "ac", "de"]
+    world = fabric(links=links, managers="a", fabric_settings=crowded)
+    world.add_node("z", lambda env: FabricNode(env, crowded))
+    world.add_link("z", "d")
+    listener = Listener(world, "a", ["c", "e"])
+    world.run_for(5 * SECOND)
+    world.crash("z")
+    world.run_for(10 * SECOND)
+    calm = world.now
+    world.run_for(200 * SECOND)
+    assert "z" not in core(world, "a").database, "it has been forgotten"
+    assert listener.gap("e", calm) < 100 * MILLISECOND
+    assert listener.gap("c", calm) < 100 * MILLISECOND
+
+
+def test_a_manager_that_lost_its_disk_is_believed_again():
+    world = fabric(managers="a")
+    listener = Listener(world, "b", ["f"])
+    for _ in range(2):
+        world.crash("a")
+        world.restart("a")
+        world.run_for(5 * SECOND)
+    assert core(world, "b").attachment.manager == ("a", 3)
+    world.crash("a")
+    world.wipe("a")
+    world.restart("a")
+    world.run_for(10 * SECOND)
+    assert core(world, "a").boot == 4
+    assert core(world, "b").attachment.manager == ("a", 4)
+    world.cut("b", "d")
+    world.run_for(6 * SECOND)
+    assert world.now - listener.heard["f"][-1] < 50 * MILLISECOND, "around the cut, over a"
+
+
+def test_a_node_too_far_for_any_packet_does_not_disturb_the_others():
+    names = [f"n{number:02}" for number in range(40)]
+    world = Simulator(1)
+    for name in names:
+        roles = ["topology"] if name == "n39" else []
+        world.add_node(name, lambda env, roles=roles: FabricNode(env, SETTINGS, roles=roles))
+    for one, other in pairwise(names):
+        world.add_link(one, other)
+    world.run_for(20 * SECOND)
+    attached = [name for name in names if core(world, name).attachment.manager[0] == "n39"]
+    assert attached == names[7:], "32 links away from the manager, and nobody further"
+    heard = []
+    core(world, "n20").handlers[Protocol.TEST] = lambda payload: heard.append(payload) or True
+    source = core(world, "n39")
+    unreached = []
+    source.attachment.want_tree("n39", ["n00", "n20"], lambda filters, far: unreached.extend(far))
+    world.run_for(3 * SECOND)
+    assert unreached == ["n00"]
+
+
+def test_what_arrives_before_the_node_has_begun_is_ignored():
+    world = fabric(links=["ab"], managers="a")
+    node = FabricNode(world.nodes["a"]._life, SETTINGS)
+    payload = bytes((Protocol.CONTROL,)) + bytes(40)
+    node.receive("b", DataPacket(ZFilter.bloom(256, 0, 1), bytes(8), payload).encode())
+    node.receive("b", b"\x01\x02" + bytes(40))
+    assert not node.begun
+    assert not node.counters
+
+
+def test_a_tree_has_a_stated_number_of_receivers():
+    world = fabric(links=["ab"], managers="a")
+    with pytest.raises(ValueError, match="at most 1024 receivers"):
+        core(world, "a").attachment.want_tree("a", ["b"] * 1025, lambda *_: None)
 
 
 def test_two_nodes_of_one_name_do_not_flood_the_fabric():

@@ -17,7 +17,10 @@ from psph.errors import PsphError
 from tests.psirp_sim.courier.planted import ForgetsItsNextNumber
 
 PSPH = Path(sys.executable).with_name("psph")
-COMMANDS = ["bench", "completion", "config", "experiment", "ids", "schedules", "sim"]
+COMMANDS = [
+    "bench", "capture", "completion", "config", "experiment", "fabric", "ids", "schedules",
+    "serve", "sim",
+]  # fmt: skip
 
 
 def psph(*arguments, **options):
@@ -73,7 +76,7 @@ def test_a_wrong_call_is_one_line_and_exit_2(arguments, message):
     ("arguments", "message"),
     [
         (["sim", "no-such-file.toml"], "psph: no-such-file.toml: No such file or directory"),
-        (["bench", "nonsense"], "psph: there is no benchmark 'nonsense'; there is: ids, "),
+        (["bench", "nonsense"], "psph: there is no benchmark 'nonsense'; there is: forward, "),
         (["schedules", "nonsense"], "psph: there is no suite 'nonsense'; there is: courier"),
         (["experiment", "nonsense", "--out", "x"], "psph: there is no experiment 'nonsense'"),
         (["ids", "not a url"], "not a url"),

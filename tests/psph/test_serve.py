@@ -83,6 +83,7 @@ def test_six_nodes_find_each_other(domain, capsys):
     shown = capsys.readouterr().out
     assert "active topology manager" in shown
     assert re.search(r"n4 +yes +n4", shown)
+    assert re.search(r"socket +received +\d+", shown)
 
 
 def test_health_and_metrics(domain):
@@ -136,6 +137,27 @@ def test_check_validates_without_starting(capsys, tmp_path):
     bad.write_text((EXAMPLE / "n1.toml").read_text().replace("127.0.0.1:7702", "nowhere"))
     assert cli.run(["serve", "--config", str(bad), "--check"]) == 1
     assert "key \"fabric.link[0]\": 'nowhere' is no address" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "n6"', 'name = "n2"', "two links have the same name"),
+        (":7706", ":7702", "lead to the same neighbour"),
+        ('address = "127.0.0.1:7702"', 'interface = "eth0"', "an interface and a mac"),
+        ("[fabric]", "[fabric]\nm = 300", "m is one of 256, 512, 1024, 2048"),
+        ("[fabric]", "[fabric]\nk = 0", "k = 0 does not fit"),
+        ('keys = ["change this key"]', 'keys = ["short"]', 'key "fabric.keys"'),
+        ('roles = ["forwarder", "topology"]', 'roles = ["broker"]', 'key "node.roles[0]"'),
+    ],
+)
+def test_a_bad_configuration_is_refused_before_anything_starts(capsys, tmp_path, old, new, message):
+    file = tmp_path / "bad.toml"
+    text = (EXAMPLE / "n1.toml").read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    assert cli.run(["serve", "--config", str(file), "--check"]) == 1
+    assert message in capsys.readouterr().err
 
 
 def serve_once(file):

@@ -95,7 +95,7 @@ def test_a_row_of_nodes_and_delays_of_every_kind(capsys, tmp_path):
         ('preset = "lte"', 'preset = "5g"', "key \"link[1]\": there is no preset '5g'"),
         ('preset = "lte"', "loss = 1.5", 'key "link[1]": loss is a probability'),
         ('preset = "lte"', "loss = { to_bad = 2.0, to_good = 0.1 }", 'key "link[1].loss": to_bad'),
-        ('preset = "lte"', "mtu = 0", 'key "link[1]": mtu is at least 1'),
+        ('preset = "lte"', "mtu = 0", 'key "link[1]": mtu is at least 128'),
         ('delay = "2 ms"', 'delay = { uniform = ["1 ms"] }', 'key "link[0].delay": uniform takes'),
         ('delay = "2 ms"', 'delay = { uniform = ["2 ms", "1 ms"] }', "the least delay first"),
         ('delay = "2 ms"', 'delay = { trace_file = "none" }', "trace_file"),

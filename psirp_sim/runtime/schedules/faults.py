@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from random import Random
 
 from psirp_sim.runtime.durations import MILLISECOND, format_duration
@@ -22,7 +22,6 @@ class FaultKind:
     targets: Sequence[str]
     begin: Callable[[str], None]
     end: Callable[[str], None]
-    """Must bear being called for a target that is well."""
     at_stake: Callable[[str], int]
     """Packets in flight and writes under way that the fault hits if it begins now."""
     harm: Callable[[str], int]
@@ -65,6 +64,28 @@ def generate(kinds: Sequence[FaultKind], duration: int, most: int, random: Rando
     return sorted(faults, key=lambda fault: fault.begin)
 
 
+class Held:
+    """Something that stays wrong for as long as any fault holds it so.
+
+    Faults overlap: a link that was cut twice heals when the second cut ends.
+    """
+
+    def __init__(self, begin: Callable[..., None], end: Callable[..., None]) -> None:
+        self._begin = begin
+        self._end = end
+        self._holders: Counter[tuple[str, ...]] = Counter()
+
+    def begin(self, *key: str) -> None:
+        self._holders[key] += 1
+        if self._holders[key] == 1:
+            self._begin(*key)
+
+    def end(self, *key: str) -> None:
+        self._holders[key] -= 1
+        if self._holders[key] == 0:
+            self._end(*key)
+
+
 def node_faults(world: Simulator, names: Iterable[str]) -> list[FaultKind]:
     """Crashes (with a restart at the end), at any time or in a write, and pauses."""
     targets = list(names)
@@ -78,10 +99,12 @@ def node_faults(world: Simulator, names: Iterable[str]) -> list[FaultKind]:
     def harm(name: str) -> int:
         return sum(channel.counters.unheard for channel in world.channels_to(name))
 
+    down = Held(world.crash, world.restart)
+    still = Held(world.pause, world.resume)
     return [
-        FaultKind("crash", targets, world.crash, world.restart, at_stake, harm),
-        FaultKind("crash-in-write", targets, world.crash, world.restart, writing, harm, aimed=True),
-        FaultKind("pause", targets, world.pause, world.resume, at_stake, harm),
+        FaultKind("crash", targets, down.begin, down.end, at_stake, harm),
+        FaultKind("crash-in-write", targets, down.begin, down.end, writing, harm, aimed=True),
+        FaultKind("pause", targets, still.begin, still.end, at_stake, harm),
     ]
 
 
@@ -99,16 +122,12 @@ def network_faults(world: Simulator, links: Iterable[tuple[str, str]]) -> list[F
     }
     calm = {key: channel.profile for key, channel in world.channels.items()}
 
-    def each(action: Callable[[str, str], None], target: str) -> None:
-        for key in both_ways[target]:
-            action(*key)
-
-    def storm(target: str) -> None:
-        key = one_way[target]
+    def storm(sender: str, link: str) -> None:
         world.reshape(
-            *key,
+            sender,
+            link,
             replace(
-                calm[key],
+                calm[sender, link],
                 delay=Uniform(1 * MILLISECOND, 60 * MILLISECOND),
                 loss=GilbertElliott(0.2, 0.3, loss_in_bad=0.8, loss_in_good=0.05),
                 duplicate=0.2,
@@ -117,9 +136,8 @@ def network_faults(world: Simulator, links: Iterable[tuple[str, str]]) -> list[F
             ),
         )
 
-    def calm_down(target: str) -> None:
-        key = one_way[target]
-        world.reshape(*key, calm[key])
+    def calm_down(sender: str, link: str) -> None:
+        world.reshape(sender, link, calm[sender, link])
 
     def keys(target: str) -> list[tuple[str, str]]:
         return both_ways.get(target) or [one_way[target]]
@@ -131,22 +149,26 @@ def network_faults(world: Simulator, links: Iterable[tuple[str, str]]) -> list[F
         counters = [world.channels[key].counters for key in keys(target)]
         return sum(c.cut + c.lost + c.duplicated + c.reordered for c in counters)
 
-    def cut(target: str) -> None:
-        world.cut(*one_way[target])
+    def each(action: Callable[..., None]) -> Callable[[str], None]:
+        def on_all(target: str) -> None:
+            for key in keys(target):
+                action(*key)
 
-    def heal(target: str) -> None:
-        world.heal(*one_way[target])
+        return on_all
 
+    blocked = Held(world.cut, world.heal)
+    stormy = Held(storm, calm_down)
+    block, unblock = each(blocked.begin), each(blocked.end)
     return [
-        FaultKind("cut", list(one_way), cut, heal, at_stake, harm),
+        FaultKind("cut", list(one_way), block, unblock, at_stake, harm),
+        FaultKind("partition", list(both_ways), block, unblock, at_stake, harm),
+        # A storm changes the fate of packets sent from now on, not of those in flight.
         FaultKind(
-            "partition",
-            list(both_ways),
-            partial(each, world.cut),
-            partial(each, world.heal),
-            at_stake,
+            "storm",
+            list(one_way),
+            each(stormy.begin),
+            each(stormy.end),
+            lambda target: 0,
             harm,
         ),
-        # A storm changes the fate of packets sent from now on, not of those in flight.
-        FaultKind("storm", list(one_way), storm, calm_down, lambda target: 0, harm),
     ]

@@ -114,7 +114,7 @@ class Channel:
     def _dispatch(self, departs: int, packet: bytes) -> None:
         profile = self._profile
         random = self._random
-        arrives = departs + profile.delay.sample(random, self.counters.sent)
+        arrives = departs + profile.delay.sample(random, self.counters.sent - 1)
         repeat = profile.retransmission
         if repeat is not None:
             while random.random() < repeat.error:

@@ -15,8 +15,8 @@ from blake3 import blake3
 
 from psirp_sim.runtime.durations import SECOND
 
-_ARRIVAL = Struct("<cQHII").pack
-_FIRING = Struct("<cQH").pack
+_ARRIVAL = Struct("<cQIII").pack
+_FIRING = Struct("<cQI").pack
 _FLUSH_AT = 1 << 16
 
 
@@ -31,20 +31,18 @@ class EventLog:
 
     def arrival(self, time: int, channel: int, name: str, packet: bytes) -> None:
         """A packet reached its receiver over the channel of that number and name."""
-        self._buffer += _ARRIVAL(b"P", time, channel, len(packet), crc32(packet))
-        if len(self._buffer) > _FLUSH_AT:
-            self._flush()
+        self._add(_ARRIVAL(b"P", time, channel, len(packet), crc32(packet)))
         self._recent.append((time, name, "", packet))
 
     def firing(self, time: int, node: int, name: str, callback: object) -> None:
         """A timer of that node ran."""
-        self._buffer += _FIRING(b"T", time, node)
+        self._add(_FIRING(b"T", time, node))
         self._recent.append((time, name, "timer", callback))
 
     def note(self, time: int, where: str, message: str, fields: dict[str, object]) -> None:
         """A fault, or a line that a core logged."""
         text = f"N{time} {where} {message} {sorted(fields.items())!r}"
-        self._buffer += text.encode("utf-8", "backslashreplace")
+        self._add(text.encode("utf-8", "backslashreplace"))
         self._recent.append((time, where, message, fields))
 
     def digest(self) -> str:
@@ -63,6 +61,11 @@ class EventLog:
                 case _:
                     text = f"{what} {getattr(detail, '__qualname__', detail)}"
             yield f"{time / SECOND:14.9f}  {where:<14} {text}"
+
+    def _add(self, record: bytes) -> None:
+        self._buffer += record
+        if len(self._buffer) > _FLUSH_AT:
+            self._flush()
 
     def _flush(self) -> None:
         self._hash.update(self._buffer)

@@ -73,6 +73,7 @@ class SimulatedTimer:
 
     def cancel(self) -> None:
         self.callback = None
+        self.args = ()
 
     def fire(self) -> None:
         life = self.life
@@ -186,6 +187,7 @@ class SimulatedNode:
         """Stop cleanly."""
         if self.core is not None:
             self.core.stop()
+            self.storage.flush()
             self.crash()
 
     def pause(self) -> None:
@@ -220,8 +222,14 @@ class SimulatedNode:
                 core.receive(channel.reverse_name, packet)
 
     def _run(self, done: Callable[[], None]) -> None:
+        assert self._life is not None  # a crash takes the completions under way with it
+        self._complete(self._life, done)
+
+    def _complete(self, life: Life, done: Callable[[], None]) -> None:
+        if not life.alive:
+            return
         if self.paused:
-            self.backlog.append((done, ()))
+            self.backlog.append((self._complete, (life, done)))
         else:
             done()
 

@@ -19,7 +19,7 @@ class Delay(Protocol):
     """How long a packet travels."""
 
     def sample(self, random: Random, count: int) -> int:
-        """Nanoseconds for the packet that is the `count`-th of its channel."""
+        """Nanoseconds for a packet that `count` others of its channel went before."""
 
 
 @dataclass(frozen=True, slots=True)

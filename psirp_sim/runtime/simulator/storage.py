@@ -65,6 +65,12 @@ class SimulatedStorage:
             self._apply(self._pending.popleft()[0], self._durable)
         self._forget_unwritten()
 
+    def flush(self) -> None:
+        """A clean shutdown: everything asked for becomes durable; nobody is left to be told."""
+        for batch, _ in self._pending:
+            self._apply(batch, self._durable)
+        self._forget_unwritten()
+
     def wipe(self) -> None:
         """The disk is lost."""
         self._durable.clear()

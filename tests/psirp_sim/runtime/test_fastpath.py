@@ -7,6 +7,7 @@ has to say the same about every packet there may be, and to do the same with it.
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import shutil
 import socket
@@ -215,8 +216,8 @@ GOOD_ROW = (0, (b"\1",), (0,), None)
         ((("a",), ((0, (b"\1",), (), None),), (), array("Q", [0] * 12)), ValueError),
         ((("a",), ((0, (b"\0",), (0,), None),), (), array("Q", [0] * 12)), ValueError),
         ((("a",), ((0, (b"",), (0,), None),), (), array("Q", [0] * 12)), ValueError),
-        ((("a",), ((0, (1,), (0,), None),), (), array("Q", [0] * 12)), TypeError),
-        ((("a",), ((0, (b"\1",), (0,), 1),), (), array("Q", [0] * 12)), TypeError),
+        ((("a",), ((0, (1,), (0,), None),), (), array("Q", [0] * 12)), ValueError),
+        ((("a",), ((0, (b"\1",), (0,), 1),), (), array("Q", [0] * 12)), ValueError),
     ],
 )
 def test_a_bad_table_is_refused_and_the_old_one_stays(fd, arguments, error):
@@ -483,7 +484,7 @@ def test_what_the_kernel_does_not_take_is_given_back(tmp_path):
     subprocess.run(["cc", "-shared", "-fPIC", "-o", kernel, source, "-ldl"], check=True)
     done = subprocess.run(
         [sys.executable, "-c", UNDER_THAT_KERNEL],
-        env={"LD_PRELOAD": str(kernel)},
+        env=os.environ | {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {kernel}"},
         capture_output=True,
         text=True,
         timeout=60,

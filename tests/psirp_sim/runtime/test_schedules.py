@@ -47,6 +47,25 @@ def test_an_aimed_fault_strikes_in_a_write():
     assert run_schedule(CourierSuite(), 5, [aimed]).hits == 1
 
 
+def test_overlapping_faults_do_not_end_each_other():
+    trial = CourierSuite().trial(5)
+    world, kinds = trial.world, {kind.name: kind for kind in trial.faults()}
+    world.run_for(0)
+    kinds["cut"].begin("n0>n1")
+    kinds["partition"].begin("n0=n1")
+    kinds["partition"].end("n0=n1")
+    assert world.channels["n0", "n1"].blocked
+    assert not world.channels["n1", "n0"].blocked
+    kinds["cut"].end("n0>n1")
+    assert not world.channels["n0", "n1"].blocked
+    kinds["crash"].begin("n0")
+    kinds["crash-in-write"].begin("n0")
+    kinds["crash"].end("n0")
+    assert not world.nodes["n0"].up
+    kinds["crash-in-write"].end("n0")
+    assert world.nodes["n0"].up
+
+
 def test_a_failure_is_shrunk_to_what_it_needs():
     suite = CourierSuite(ForgetsItsNextNumber)
     failing = run_suite(suite, range(50)).failure

@@ -134,7 +134,7 @@ def test_a_long_message_is_cut_and_put_together():
 
 
 def test_too_long_a_message_cannot_be_sent():
-    links = [ReportedLink(f"link{n:050}", f"node{n:050}", "x") for n in range(2_000)]
+    links = [ReportedLink(f"link{n:050}", f"node{n:050}", "x") for n in range(3_000)]
     with pytest.raises(ValueError, match="too long"):
         list(pieces(KEYS, LinkState("a", 1, 1, [], links), b"abcdefgh", 1_000))
 
