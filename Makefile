@@ -19,7 +19,7 @@ lint: $(READY) ## formatting, types and the import table
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY) ## run every benchmark, one JSON document each
+bench: $(READY) ## run every benchmark, as one JSON list
 	$(BIN)/psph bench --json
 
 clean: ## remove what the other targets made
