@@ -27,7 +27,7 @@ clean: ## remove what the other targets made
 
 # Rebuilt only when what is installed changes. The editable install makes an edit
 # of the sources visible at once; entry points and C sources need a new one.
-$(READY): pyproject.toml setup.py $(wildcard */_*.c */*/_*.c)
+$(READY): pyproject.toml setup.py $(wildcard */_*.c */*/_*.c */*/*.h)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "psph needs Python 3.11 or newer; set PYTHON=/path/to/it" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -2,9 +2,8 @@
 
 The reference table holds averages over 300 trees (Barabasi-Albert) and 200 (ISPs). Trees differ a
 lot from each other where filters are full, so its figures have a sampling error of their own: up
-to 2 points (one standard error), and about as much again from the link ids they were drawn with.
-The claim about the table makes no allowance for that; its reason says how much of the difference
-chance explains.
+to 2 points (one standard error), more if all its trees had the same link ids. The claim about the
+table makes no allowance for that; its reason says how much of the difference chance explains.
 """
 
 from __future__ import annotations

@@ -85,10 +85,10 @@ static uint64_t mix(uint64_t key) {
     return key ^ key >> 33;
 }
 
-/* The loop cache, as LoopCache: two generations of ids, here open hash tables that
- * are at most half full and lie interleaved, so that one look fetches both. A place with 0 is free,
- * so the id 0 is kept apart. The secret is there because strangers choose the ids, and could choose
- * them to collide. */
+/* The loop cache, as LoopCache: two generations of ids, here open hash tables that are at most half
+ * full and lie interleaved, so that one look fetches both. A place with 0 is free, so the id 0 is
+ * kept apart. The secret is there because strangers choose the ids, and could choose them to
+ * collide. */
 
 typedef struct {
     uint64_t (*places)[2]; /* by generation */
@@ -363,8 +363,8 @@ static inline bool lacks(const uint64_t *tag, const uint64_t *missing, uint32_t 
     return lacking;
 }
 
-/* Sets the positions that match. To stop at the first word that is missing would take longer: the
- * processor cannot foresee which it is. Inlined, so that it is compiled for 4 words as well. */
+/* Sets the positions that match. Comparing all words of a tag is faster than to stop at the first
+ * that differs, which the processor cannot foresee. Inlined, to be compiled for 4 words by itself. */
 static inline __attribute__((always_inline)) void find(const Row *row, const uint64_t *missing,
                                                        uint64_t *matched, uint32_t words) {
     for (uint32_t word = 0; word < words; word++) {

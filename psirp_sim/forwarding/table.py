@@ -32,6 +32,7 @@ HERE = -1
 REMEMBERED = 8_192
 """Packets each of the two generations of the loop cache holds."""
 FILTERS_KEPT = 1_024
+"""Filters of which a table remembers where they lead."""
 
 
 class Count(IntEnum):
@@ -119,7 +120,7 @@ class ForwardingTable:
     _match: Callable[[int, bytes], Decision | Count] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # The packets of a stream have the same filter, so what the last ones mean is kept.
+        # The packets of a stream have the same filter: it need not be matched for each of them.
         match = lru_cache(FILTERS_KEPT)(partial(_match, self.bloom, self.exact))
         object.__setattr__(self, "_match", match)
 
@@ -154,7 +155,7 @@ class ForwardingTable:
 def _match(
     bloom: Mapping[int, Row], exact: Mapping[int, Row], descriptor: int, numbered: bytes
 ) -> Decision | Count:
-    """Where a filter leads, whatever link its packet came by; numbered: behind its numbering."""
+    """Where a filter, given behind its numbering, leads: by whatever link the packet came."""
     bits = int.from_bytes(numbered[4:], "little")
     if descriptor < 64:
         row = bloom.get(descriptor)

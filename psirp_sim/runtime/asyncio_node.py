@@ -143,7 +143,7 @@ class AsyncioNode(ABC):
 
     @abstractmethod
     def _drain(self) -> None:
-        """The socket can be read: take at most BATCH packets, and call `_arrived` for each."""
+        """The socket can be read: take some packets, and do for each what `_arrived` does."""
 
     # Life
 

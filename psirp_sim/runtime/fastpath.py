@@ -11,9 +11,10 @@ from socket import AddressFamily, inet_pton
 
 from psirp_sim.forwarding.table import REMEMBERED, ForwardingCounters, ForwardingTable, Row
 from psirp_sim.runtime.asyncio_node import SocketLink
+from psirp_sim.zfilters import MOST_EXACT_BITS
 
 try:
-    from psirp_sim.runtime import _fastpath
+    import psirp_sim.runtime._fastpath as _fastpath
 except ImportError as error:
     MISSING: str | None = f"the link driver in C is not there: {error}"
     """Why there is none; None where there is one."""
@@ -51,14 +52,18 @@ class FastDriver:
 
 
 def _rows(rows: Mapping[int, Row]) -> tuple[_fastpath.Row, ...]:
-    return tuple(
-        (
-            key,
-            tuple(_words(tag) for tag, _ in row.tags),
-            tuple(link for _, link in row.tags),
-            _words(row.local) if row.local else None,
-        )
-        for key, row in rows.items()
+    return tuple(_row(key, row) for key, row in rows.items())
+
+
+def _row(key: int, row: Row) -> _fastpath.Row:
+    # No filter is long enough for a higher bit, so a tag that has one matches nothing.
+    reach = 1 << MOST_EXACT_BITS
+    tags = [(tag, link) for tag, link in row.tags if tag < reach]
+    return (
+        key,
+        tuple(_words(tag) for tag, _ in tags),
+        tuple(link for _, link in tags),
+        _words(row.local) if 0 < row.local < reach else None,
     )
 
 

@@ -21,10 +21,10 @@ from traces import TraceSink
 
 Address = tuple[str, int]
 
+BATCH_IN_C = 4 * BATCH
+"""Packets the driver in C takes before the event loop gets its turn: a few milliseconds' work."""
 BURST = 64
-"""Packets read one after the other before anything is done with them."""
-import os, select
-VARIANT=int(os.environ.get('VARIANT','0'))
+"""Packets the driver in Python reads before it does anything with them."""
 MTU = 1_472
 """What fits into one Ethernet frame behind the IPv4 and UDP headers."""
 LOOK_UP_EVERY = 60.0
@@ -39,7 +39,7 @@ class NamedLink(SocketLink):
     def __init__(self, node: UdpNode, name: str, host: Address, mtu: int) -> None:
         super().__init__(node, name, None, mtu)
         self.host = host
-        self.lookup = asyncio.create_task(node._look_up(self))
+        self.lookup = node._loop.create_task(node._look_up(self))
 
     def send(self, packet: bytes) -> bool:
         return self.address is not None and super().send(packet)
@@ -103,7 +103,7 @@ class UdpNode(AsyncioNode):
     # Links
 
     def add_link(self, name: str, address: Address, mtu: int = MTU) -> None:
-        """Packets from that address arrive over a link of that name.
+        """Packets from that address arrive over a link of that name, once the node is open.
 
         The name of a host is looked up at once, and again every minute, because hosts move; the
         link takes no packets until it has been found.
@@ -144,7 +144,10 @@ class UdpNode(AsyncioNode):
         while True:
             try:
                 found = await self._loop.getaddrinfo(
-                    *link.host, family=self._socket.family, type=socket.SOCK_DGRAM
+                    *link.host,
+                    family=self._socket.family,
+                    type=socket.SOCK_DGRAM,
+                    flags=socket.AI_V4MAPPED,
                 )
                 self._locate(link, [cast(IpAddress, address) for *_, address in found])
             except (OSError, UnicodeError) as error:
@@ -203,7 +206,7 @@ class UdpNode(AsyncioNode):
     def _drain_in_c(self, fast: FastDriver, core: Core) -> None:
         self._tell_links(fast)
         up, unsent, received, strangers, oversized, sent, errors = fast.drain(
-            (BATCH, 512, 1024)[VARIANT], bool(self._waiting)
+            BATCH_IN_C, bool(self._waiting)
         )
         counters = self.counters
         counters.received += received
@@ -221,7 +224,7 @@ class UdpNode(AsyncioNode):
             self._fast_links_stale = False
 
     def _send_unsent(self, unsent: list[tuple[str, bytes]]) -> None:
-        """The kernel takes no more: they have to wait, as all that is sent does then."""
+        """The kernel takes no more: they wait, or are refused, like all that is sent then."""
         if unsent:
             self.driver.send([(self._links[name], packet) for name, packet in unsent])
 
