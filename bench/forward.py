@@ -11,10 +11,10 @@ each of them: right bytes, right link, none twice. It keeps a window of packets 
 that a contender is never idle and nothing is lost; for **overload** it sends as fast as it can.
 
 The contenders take turns in many short rounds. Other processes disturb a round when they have the
-CPU that a contender or the load is waiting for; the quietest third of the rounds counts, whatever
-came of them. A ratio is the median of the ratios of each of those rounds. A second is one of the
-contender's CPU time, which in a quiet round is all of the time. Where there are two CPUs, the
-contenders run on one of them and the load on the other.
+CPU that a contender or the load is waiting for; only the quietest third of the rounds counts,
+whatever came of them. A ratio is the median of their ratios. A second is one of the contender's CPU
+time, which in a quiet round is all of the time. Where there are two CPUs, the contenders run on one
+of them and the load on the other.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Measured:
     """Share of the time it or the load waited for a CPU that others had."""
 
 
-def run(rounds: int = 60, seconds: float = 0.1) -> dict[str, object]:
+def run(rounds: int = 150, seconds: float = 0.05) -> dict[str, object]:
     """Packets a second through a forwarding node, in Python and in C."""
     notes = [
         f"{PACKET}-byte packets over loopback, {TEMPLATES} filters of {SIZE} bits; every copy is "
@@ -128,15 +128,15 @@ def run(rounds: int = 60, seconds: float = 0.1) -> dict[str, object]:
     if compiler is None or sys.platform != "linux":
         notes.append("no C compiler, or not Linux: no reference and no load, nothing was measured")
         return {"ratios": {}, "figures": {}, "notes": notes}
-    names = ["c", "c_mmsg", "python"]
-    if fastpath.MISSING is None:
-        names.append("accel")
-    else:
+    names = ["c", "python", "c_mmsg", "accel"]
+    if fastpath.MISSING is not None:
+        names.remove("accel")
         notes.append(f"accel left out: {fastpath.MISSING}")
 
+    # In this order those that are compared come right after each other.
     few, many = LINKS[0], LINKS[-1]
-    in_ratios = [Turn("echo", few), *(Turn(name, few) for name in names)]
-    in_ratios += [Turn(name, many) for name in names if name in ("accel", "c_mmsg")]
+    in_ratios = [Turn("c", few), Turn("python", few), Turn("echo", few)]
+    in_ratios += [Turn(name, links) for links in (few, many) for name in names[2:]]
     others = [Turn(*each) for each in product(names, LINKS, FANOUTS)]
     others = [turn for turn in others if turn not in in_ratios]
     overload = [Turn(name, few, window=0) for name in names]
@@ -145,7 +145,7 @@ def run(rounds: int = 60, seconds: float = 0.1) -> dict[str, object]:
         for contender in dict.fromkeys((turn.name, turn.links) for turn in in_ratios + others):
             field.enter(*contender)
         measured = field.take_turns(in_ratios, rounds, seconds)
-        measured |= field.take_turns(others + overload, max(1, rounds // 6), seconds)
+        measured |= field.take_turns(others + overload, max(1, rounds // 12), seconds)
 
     def ratio(ours: Turn, reference: Turn) -> float:
         pairs = zip(measured[ours], measured[reference], strict=True)
