@@ -19,6 +19,7 @@ setup(
         Extension(
             ".".join(source.relative_to(ROOT).with_suffix("").parts),
             [str(source.relative_to(ROOT))],
+            depends=[str(header.relative_to(ROOT)) for header in sorted(ROOT.glob("*/*/*.h"))],
             extra_compile_args=["-O3"],
             optional=True,
         )

@@ -196,7 +196,7 @@ class Field:
         subprocess.run([compiler, "-O2", "-o", self._program, str(REFERENCE)], check=True)
         cpus = sorted(os.sched_getaffinity(0))
         self._contenders_cpu = cpus[-1:]
-        self._load = self._start([self._program, "load", str(SINKS)], cpus[:1])
+        self._load = self._start([self._program, "load", str(SINKS), str(len(cpus))], cpus[:1])
         self._sender, *self._sinks = map(int, _line(self._load))
         self._contenders: dict[tuple[str, int], tuple[int, int]] = {}
 

@@ -3,7 +3,7 @@
  *   forward_reference recv LINKS    receive, match, send: one system call a packet
  *   forward_reference mmsg LINKS    the same with recvmmsg and sendmmsg
  *   forward_reference echo LINKS    recvmmsg and sendmmsg of every packet to the first sink, no match
- *   forward_reference load SINKS    sends packets to a forwarder, and takes in and checks the copies
+ *   forward_reference load SINKS CPUS    sends packets to a forwarder, takes in and checks copies
  *
  * The forwarders do the least that forwarding is: every link whose tag lies in the packet's filter
  * gets a copy with a lower hop limit. No guard, no loop cache, no look at where a packet came from.
@@ -13,7 +13,7 @@
  * sink (u32 each), a sockaddr_in for each link, then tags[table][link] of 256 bits.
  *
  * `load` opens the sender's socket and that many sinks, prints their ports on one line, and obeys
- * lines on its standard input:
+ * lines on its standard input; with one CPU only it leaves that to the forwarder when it can:
  *
  *     PORT TEMPLATES SECONDS WINDOW
  *
@@ -38,7 +38,6 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
     MOST_LINKS = 1024,
@@ -182,7 +181,7 @@ static uint64_t oldest_id; /* and of all */
 static uint8_t arrived[MOST_SINKS][MOST_PACKETS / 8];
 static uint64_t right, wrong;
 static int segments; /* the kernel cuts what is sent into packets: much cheaper */
-static int alone; /* no other CPU: the forwarder has to run on this one */
+static int one_cpu; /* the forwarder has to run on this one too */
 
 static int64_t now(void) {
     struct timespec time;
@@ -264,15 +263,15 @@ static void run(uint16_t port, double seconds, unsigned window) {
     first_id = next_id;
     int64_t begun = now(), end = begun + (int64_t)(seconds * 1e9), heard = begun, time = begun;
     while (time < end || (right < due - given_up && time - heard < patience)) {
-        uint64_t on_their_way = due - given_up - right;
+        int64_t on_their_way = (int64_t)(due - given_up - right); /* less than 0: came after all */
         if (time < end && next_id - first_id <= MOST_PACKETS - TEMPLATES_IN_ALL &&
-            (!window || on_their_way * BURST <= (uint64_t)copies * (window - BURST)))
+            (!window || on_their_way * BURST <= (int64_t)copies * (window - BURST)))
             due += copies = send_burst(&to);
         if (take_in())
             heard = now();
         else if (window && time - heard > patience)
             given_up = due - right; /* lost: go on without them */
-        else if (alone)
+        else if (one_cpu)
             sched_yield();
         time = now();
     }
@@ -305,7 +304,6 @@ static void load(unsigned wanted) {
     fflush(stdout);
     if (getrandom(&next_id, sizeof next_id, 0) != sizeof next_id)
         fail("getrandom");
-    alone = sysconf(_SC_NPROCESSORS_ONLN) == 1;
     oldest_id = next_id = next_id / 2 / TEMPLATES_IN_ALL * TEMPLATES_IN_ALL;
     while (scanf("%u %1023s %lf %u", &to, path, &seconds, &window) == 4) {
         FILE *file = fopen(path, "rb");
@@ -317,12 +315,13 @@ static void load(unsigned wanted) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 3 && !strcmp(argv[1], "load")) {
+    if (argc == 4 && !strcmp(argv[1], "load")) {
+        one_cpu = atoi(argv[3]) == 1;
         load((unsigned)atoi(argv[2]));
         return 0;
     }
     if (argc != 3 || !strstr("recv mmsg echo", argv[1])) {
-        fprintf(stderr, "usage: %s recv|mmsg|echo LINKS | load SINKS\n", argv[0]);
+        fprintf(stderr, "usage: %s recv|mmsg|echo LINKS | load SINKS CPUS\n", argv[0]);
         return 2;
     }
     uint16_t port;

@@ -92,7 +92,10 @@ class FabricNode:
     # The core's side
 
     def start(self) -> None:
-        self.boot = int.from_bytes(self.env.storage.get(BOOT) or b"") + 1
+        # The clock makes it new even when the storage was lost; the storage, when the clock was
+        # set back. A node that lost both finds out from the others (`_outlived`).
+        stored = int.from_bytes(self.env.storage.get(BOOT) or b"")
+        self.boot = max(stored + 1, self.env.wall() // MILLISECOND)
         # Nobody may hear of this life before it is sure that the next will be called newer.
         self.env.storage.write({BOOT: self.boot.to_bytes(8)}, self._begin)
 

@@ -23,7 +23,7 @@ from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.settings import FabricSettings
 from psirp_sim.topology.graph import Edge, Graph
-from psirp_sim.wire.control import LinkState, Message, ReportedLink, Summary, Wanted
+from psirp_sim.wire.control import LinkState, Message, Rank, ReportedLink, Summary, Wanted
 
 SUMMARY_ENTRIES = 30
 """Origins in one summary; about what a packet holds."""
@@ -36,6 +36,7 @@ class Entry:
     """The newest link state of an origin, and when it was said by our clock."""
 
     state: LinkState
+    rank: Rank
     said: int
 
 
@@ -101,7 +102,7 @@ class LinkStateDatabase:
     def digest(self) -> bytes:
         """Equal at two nodes that know the same."""
         if self._digest is None:
-            known = [(origin, *entry.state.rank) for origin, entry in self._entries.items()]
+            known = [(origin, *entry.rank) for origin, entry in self._entries.items()]
             self._digest = blake3(repr(sorted(known)).encode()).digest(length=8)
         return self._digest
 
@@ -191,8 +192,9 @@ class LinkStateDatabase:
         known = self._entries.get(state.origin)
         if known is None and len(self._entries) >= MOST_ORIGINS:
             return
-        if known is not None and state.rank <= known.state.rank:
-            if state.rank < known.state.rank:
+        rank = state.rank
+        if known is not None and rank <= known.rank:
+            if rank < known.rank:
                 self._tell(link, state.origin)
             return
         if state.age < self._lifetime // MILLISECOND:
@@ -200,11 +202,12 @@ class LinkStateDatabase:
             self._flood(state, besides=link)
 
     def _hear_of_ourselves(self, state: LinkState) -> None:
-        if state.rank <= (self.boot, self._sequence):
+        said = self._entries.get(state.origin)
+        if said is None or state.rank <= said.rank:
             return
         # An earlier life of ours said more than we have so far: outdo it. Each time more slowly,
         # for it may also be another node that goes by our name, and outdoes us in turn.
-        self._outdone = max(self._outdone, state.rank)
+        self._outdone = max(self._outdone, (state.boot, state.sequence))
         if not self._outdoing:
             self._outdoing = True
             self._outdoings += 1
@@ -227,7 +230,9 @@ class LinkStateDatabase:
 
     def _store(self, state: LinkState) -> None:
         known = self._entries.get(state.origin)
-        self._entries[state.origin] = Entry(state, self._env.now() - state.age * MILLISECOND)
+        self._entries[state.origin] = Entry(
+            state, state.rank, self._env.now() - state.age * MILLISECOND
+        )
         self._digest = None
         if known is None or (known.state.roles, known.state.links, known.state.boot) != (
             state.roles,
@@ -250,21 +255,21 @@ class LinkStateDatabase:
             yield Summary(
                 after=origins[start - 1] if start else "",
                 last="" if final else chunk[-1],
-                entries=[(origin, *self._entries[origin].state.rank) for origin in chunk],
+                entries=[(origin, *self._entries[origin].rank) for origin in chunk],
             )
 
     def _compare(self, link: str, summary: Summary) -> None:
-        theirs = {origin: (boot, sequence) for origin, boot, sequence in summary.entries}
+        theirs = {origin: tuple(rank) for origin, *rank in summary.entries}
         wanted = [
             origin
-            for origin, age in theirs.items()
-            if origin not in self._entries or self._entries[origin].state.rank < age
+            for origin, rank in theirs.items()
+            if origin not in self._entries or self._entries[origin].rank < rank
         ]
         if wanted:
             self._send(link, Wanted(wanted))
         for origin, entry in self._entries.items():
             covered = summary.after < origin and (not summary.last or origin <= summary.last)
-            if covered and theirs.get(origin, (-1, -1)) < entry.state.rank:
+            if covered and theirs.get(origin, (-1, -1, -1)) < entry.rank:
                 self._tell(link, origin)
 
     def _tell(self, link: str, origin: str) -> None:

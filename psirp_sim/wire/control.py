@@ -132,8 +132,12 @@ class ReportedLink(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     cost: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
 
 
+Rank = tuple[int, int, int]
+"""Boot, sequence, fingerprint of the content."""
+
+
 class LinkState(Message, frozen=True, array_like=True):
-    """What a node tells the whole fabric about itself; the higher (boot, sequence) is newer."""
+    """What a node tells the whole fabric about itself; what has the highest rank counts."""
 
     type: ClassVar[int] = 2
     origin: Name
@@ -145,9 +149,14 @@ class LinkState(Message, frozen=True, array_like=True):
     """Milliseconds since the origin said it, as far as each holder on the way measured."""
 
     @property
-    def rank(self) -> tuple[int, int]:
-        """Of two statements of an origin, the one of higher rank is newer."""
-        return self.boot, self.sequence
+    def rank(self) -> Rank:
+        """Of two statements of an origin, the one of higher rank counts.
+
+        A node that lost its storage may use a boot and a sequence again for something else; a
+        fingerprint of the content tells the two apart, and decides the same way everywhere.
+        """
+        content = blake3(msgspec.msgpack.encode((self.roles, self.links))).digest(length=7)
+        return self.boot, self.sequence, int.from_bytes(content)
 
 
 class Summary(Message, frozen=True, array_like=True):
@@ -158,8 +167,8 @@ class Summary(Message, frozen=True, array_like=True):
     """Empty: from the beginning."""
     last: Annotated[str, Meta(max_length=63)]
     """Empty: to the end."""
-    entries: list[tuple[Name, Number, Number]]
-    """Origin, boot, sequence."""
+    entries: list[tuple[Name, Number, Number, Number]]
+    """Origin and rank."""
 
 
 class Wanted(Message, frozen=True, array_like=True):

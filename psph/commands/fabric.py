@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 import click
@@ -35,12 +36,17 @@ def status(node: str, as_json: bool) -> None:
         _show(document)
 
 
+def _time(milliseconds: int) -> str:
+    # A node's life is numbered by the time it began.
+    return datetime.fromtimestamp(milliseconds / 1_000).isoformat(" ", "seconds")
+
+
 def _show(status: dict[str, Any]) -> None:
     fabric = status["fabric"]
     standing = "active topology manager, " if status["active_manager"] else ""
     click.echo(
         f"node {status['node']} of {status['domain']} ({', '.join(status['roles'])}), "
-        f"start {status['boot']}, {standing}{status['driver']} driver\n"
+        f"up since {_time(status['boot'])}, {standing}{status['driver']} driver\n"
         f"fabric of {fabric['nodes']} nodes and {fabric['links']} links, "
         f"{fabric['reachable']} nodes reachable; "
         f"topology manager: {status['manager'] or 'none yet'}"

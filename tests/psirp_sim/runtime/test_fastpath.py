@@ -60,7 +60,7 @@ def random_table(random, most_links=40):
         random.choice([0, 1, 7, 2**32 - 1]): dict(
             zip(
                 random.sample(numbered, random.randrange(len(numbered) + 1)),
-                random.sample(range(4_032), len(numbered)),
+                random.sample(range(4_100), len(numbered)),
                 strict=False,
             )
         )

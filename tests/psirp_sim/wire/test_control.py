@@ -39,7 +39,7 @@ EXAMPLES = [
     Hello("a", "to-b", 3, ("b", "to-a", 7), 10**18, (5, 6), b"12345678", "1-2026-10-22", True),
     Hello("a", "to-b", 3, None, 0, None, bytes(8), ""),
     LinkState("a", 1, 2, ["forwarder"], [ReportedLink("x", "b", "y", 4)], 1500),
-    Summary("", "m", [("a", 1, 2), ("b", 3, 4)]),
+    Summary("", "m", [("a", 1, 2, 3), ("b", 3, 4, 5)]),
     Wanted(["a", "b"]),
     Fragment(b"abcdefgh", 1, 3, b"piece"),
     Routes("a", "m", 1, 2, [Route("m", ["topology"], [FILTER], [FILTER])]),
