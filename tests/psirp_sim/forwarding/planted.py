@@ -104,6 +104,7 @@ class TellsRoutesOnce(Careless):
                 repeat()
 
             self.manager._repeat = carelessly
+            self.manager._taken = lambda message: None
 
 
 class FollowsItsFirstManager(Careless):
@@ -131,16 +132,12 @@ class TrustsOneEnd(Careless):
                 ]
                 super().__init__(nodes, edges + mirrored)
 
-        database = self.database
-        real = type(database).graph.fget
-
-        class Trusting(type(database)):
+        class Trusting(type(self.database)):
             @property
             def graph(self):
                 if self._graph is None:
-                    whole = real(self)
                     self._graph = Naive(
-                        whole.out,
+                        self._entries,
                         [
                             edge
                             for origin, entry in self._entries.items()
@@ -149,7 +146,7 @@ class TrustsOneEnd(Careless):
                     )
                 return self._graph
 
-        database.__class__ = Trusting
+        self.database.__class__ = Trusting
 
 
 def edges_of(origin, links):
