@@ -2,8 +2,9 @@
 
 Read in this order: `topology.neighbours` finds the other ends of the links, `topology.link_state`
 spreads what they found, `forwarding.table` moves packets, `topology.manager` (on some nodes)
-makes filters, `topology.attachment` receives them. This module starts them and hands each message
-to the one it is for.
+makes filters, `topology.attachment` receives them; `rendezvous.client` publishes and subscribes, at
+`rendezvous.server` (on some nodes). This module starts them and hands each message to the one it
+is for.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 
 from psirp_sim.forwarding.table import ForwardingCounters, compile_table
+from psirp_sim.rendezvous.client import RendezvousClient
+from psirp_sim.rendezvous.server import DRAINING, RendezvousServer
+from psirp_sim.rendezvous.server import ROLE as RENDEZVOUS
 from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.settings import FabricSettings
@@ -27,19 +31,16 @@ from psirp_sim.wire.control import (
     Fragment,
     Hello,
     LinkState,
-    Message,
-    Protocol,
-    Reassembly,
     Routes,
     RoutesTaken,
     Summary,
     TreeReply,
     TreeRequest,
     Wanted,
-    WrongKey,
-    pieces,
 )
-from psirp_sim.wire.data import HEADER, DataPacket, Kind, MalformedPacket
+from psirp_sim.wire.data import HEADER, DataPacket, Kind, MalformedPacket, Protocol
+from psirp_sim.wire.message import Message
+from psirp_sim.wire.sealing import Reassembly, WrongKey, pieces
 from psirp_sim.zfilters import ZFilter
 
 Handler = Callable[[bytes], bool]
@@ -88,6 +89,7 @@ class FabricNode:
         self.begun = False
         """Whether the node has taken up its work: not before its life has a number."""
         self.manager: TopologyManager | None = None
+        self.server: RendezvousServer | None = None
 
     # The core's side
 
@@ -131,6 +133,21 @@ class FabricNode:
             if self.env.inject(packet):
                 self.env.call_later(0, self.receive, "", packet)
 
+    def drain(self) -> None:
+        """Be a rendezvous server no longer: clients go to the others, and the view without us."""
+        if self.server is None:
+            raise ValueError(f"{self.env.node} is no rendezvous server")
+        self.server.membership.leave()
+        self._drained()
+
+    def rejoin(self) -> None:
+        """Be one again."""
+        if self.server is None:
+            raise ValueError(f"{self.env.node} is no rendezvous server")
+        self.server.membership.rejoin()
+        self.roles = sorted({*self.roles, RENDEZVOUS} - {DRAINING})
+        self._links_changed()
+
     def status(self) -> dict[str, object]:
         """What `psph fabric status` shows."""
         now = self.env.now()
@@ -160,6 +177,7 @@ class FabricNode:
             "servers": {
                 server: list(route.roles) for server, route in self.attachment.routes.items()
             },
+            "rendezvous": None if self.server is None else self.server.status(),
             "trees": 0 if self.manager is None else len(self.manager.trees),
             "forwarding": self.forwarding.as_dict(),
             "control": dict(self.counters),
@@ -191,8 +209,28 @@ class FabricNode:
             self.settings,
             self.database,
             send=self._to_server,
-            attached=self._attached,
+            attached=self._routes_changed,
         )
+        self.rendezvous = RendezvousClient(
+            self.env,
+            self.settings.rendezvous,
+            self.attachment,
+            epoch=lambda: self.boot,
+            servers=self._rendezvous_servers,
+            voters=self._voters,
+            reach=self._to_server,
+            along=self._along,
+        )
+        if RENDEZVOUS in self.roles:
+            self.server = RendezvousServer(
+                self.env,
+                self.settings.rendezvous,
+                boot=lambda: self.boot,
+                live=self._voters,
+                sharing=lambda: list(self._rendezvous_servers()),
+                reach=self._to_server,
+                to_server=self.rendezvous.send,
+            )
         if TOPOLOGY in self.roles:
             self.manager = TopologyManager(
                 self.env,
@@ -209,6 +247,11 @@ class FabricNode:
         self.attachment.start()
         self._links_changed()
         self.neighbours.start()
+        self.rendezvous.start()
+        if self.server is not None:
+            self.server.start()
+            if self.server.membership.drained:
+                self._drained()
 
     def _outlived(self, boot: int) -> None:
         """An earlier life of ours had a higher number: our storage was lost. Take the next one."""
@@ -217,11 +260,30 @@ class FabricNode:
         self.database.boot = self.neighbours.boot = self.boot
         if self.manager is not None:
             self.manager.boot = self.boot
+        self.rendezvous.renew()
+
+    def _drained(self) -> None:
+        self.roles = sorted({*self.roles, DRAINING} - {RENDEZVOUS})
+        self._links_changed()
 
     # Changes
 
     def _links_changed(self) -> None:
         self.database.originate(self.roles, self.neighbours.reported())
+
+    def _routes_changed(self) -> None:
+        self.rendezvous.attached()
+        self._attached()
+
+    def _rendezvous_servers(self) -> dict[str, int]:
+        """Those that share the scopes among them, and the number of their lives."""
+        found = self.database.live_with_role(RENDEZVOUS)
+        return {server: self.database.boot_of(server) for server in found}
+
+    def _voters(self) -> list[str]:
+        """All rendezvous servers, those that are being drained included."""
+        found = {*self._rendezvous_servers(), *self.database.live_with_role(DRAINING)}
+        return sorted(found)
 
     def _graph_changed(self) -> None:
         # News comes in floods: it is looked at once they have passed.
@@ -241,6 +303,9 @@ class FabricNode:
         self._compile()
         if self.manager is not None:
             self.manager.look()
+        if self.server is not None:
+            self.server.look()
+        self.rendezvous.look()
 
     def _compile(self) -> None:
         made_of = (tuple(self.env.links), tuple(self._numberings))
@@ -274,6 +339,8 @@ class FabricNode:
                 self.neighbours.receive(link, message)
                 if link in set(self.neighbours.up()):
                     self.database.compare_digest(link, message.state)
+            case Summary() | Wanted() if link not in set(self.neighbours.up()):
+                pass  # played back from elsewhere, perhaps: the answer is long, so nobody gets it
             case LinkState() | Summary() | Wanted():
                 self.database.receive(link, message)
             case _:
@@ -285,6 +352,9 @@ class FabricNode:
         if node == self.env.node:
             self.env.call_later(0, self._to_ourselves, message)
             return
+        self._along(filters, message)
+
+    def _along(self, filters: list[ZFilter], message: Message) -> None:
         if not filters:
             return  # too far for any packet
         room = LARGEST_PACKET - HEADER - 1 - max(each.length for each in filters)
@@ -315,8 +385,11 @@ class FabricNode:
                 if self.manager is not None:
                     self.manager.receive(message)
                 return self.manager is not None
-            case _:
-                raise MalformedPacket("a message that is not for servers")
+            case Hello() | LinkState() | Summary() | Wanted() | Fragment():
+                raise MalformedPacket("a message for neighbours came across the fabric")
+        return self.rendezvous.receive(message) or (
+            self.server is not None and self.server.receive(message)
+        )
 
     def _pieces(self, message: Message, room: int) -> list[bytes]:
         name = self.env.random.getrandbits(64).to_bytes(8)

@@ -24,8 +24,10 @@ from typing import Any
 import msgspec
 
 from psirp_sim.runtime.ethernet import ETHERTYPE, LENGTH
-from psirp_sim.wire.control import MAC, NEIGHBOUR, SEAL, Message, Protocol
-from psirp_sim.wire.data import HEADER, HOP_LIMIT, VERSION, Kind
+from psirp_sim.wire.control import NEIGHBOUR
+from psirp_sim.wire.data import HEADER, HOP_LIMIT, VERSION, Kind, Protocol
+from psirp_sim.wire.message import Message
+from psirp_sim.wire.sealing import MAC, SEAL
 from psirp_sim.zfilters import SIZES, Mode, descriptor_length
 
 # Loading scapy comes with remarks on the machine's network.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from psirp_sim.rendezvous.settings import RendezvousSettings
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
-from psirp_sim.wire.control import FabricKeys
+from psirp_sim.wire.sealing import FabricKeys
 from psirp_sim.zfilters import Scheme
 
 
@@ -34,3 +35,4 @@ class FabricSettings:
     """Which table of tags the manager takes: fewest false copies, or the least full filter."""
     id_version: str = ""
     """The version of the id rules, told to neighbours."""
+    rendezvous: RendezvousSettings = field(default_factory=RendezvousSettings)

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from aiohttp import web
 
+from psirp_sim.admission import Admission
 from psirp_sim.node import FabricNode
 from psirp_sim.runtime.asyncio_node import AsyncioNode
 from psirp_sim.runtime.sqlite_storage import StorageError
 from psirp_sim.runtime.udp import UdpNode
-from psph import admin
+from psph import admin, admin_token
 from psph.configuration import NodeConfiguration
 from psph.configuration.addresses import parse_address
 from psph.configuration.node import FabricConfiguration, LinkSettings
@@ -61,20 +62,25 @@ async def _start(configuration: NodeConfiguration, directory: Path, stack: Async
         for link in fabric.link:
             assert link.address is not None
             node.add_link(link.name, parse_address(link.address), **_mtu(link))
-    settings = fabric.settings()
+        for name, server in fabric.rendezvous_links().items():
+            node.add_link(name, server)
+    settings = fabric.settings(configuration.rendezvous.settings())
     roles = [role for role in configuration.node.roles if role != "forwarder"]
     core = node.run(
         lambda env: FabricNode(env, settings, roles=roles, domain=configuration.node.domain)
     )
     assert isinstance(core, FabricNode)
-    return await _serve_admin(admin.create_app(node, core), configuration.node.admin, stack)
+    if isinstance(node, UdpNode) and fabric.accept_links:
+        node.accept_links(Admission(core, fabric.accept_links))
+    app = admin.create_app(node, core, admin_token.keep(data))
+    return await _serve_admin(app, configuration.node.admin, stack)
 
 
 def _make_node(
     configuration: NodeConfiguration, fabric: FabricConfiguration, data: Path, trace: TraceSink
 ) -> AsyncioNode:
     name, storage = configuration.node.name, data / "fabric.sqlite"
-    if any(link.interface for link in fabric.link):
+    if fabric.ethernet:
         from psirp_sim.runtime.ethernet import EthernetNode
 
         ethernet = EthernetNode(name, storage=storage, trace=trace)
@@ -83,6 +89,7 @@ def _make_node(
             assert link.mac is not None
             ethernet.add_link(link.name, link.interface, link.mac, **_mtu(link))
         return ethernet
+    assert fabric.listen is not None
     return UdpNode(name, parse_address(fabric.listen), storage=storage, trace=trace)
 
 

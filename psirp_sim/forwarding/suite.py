@@ -33,7 +33,8 @@ from psirp_sim.runtime.schedules import (
 from psirp_sim.runtime.simulator import Clock, Independent, LinkProfile, Simulator, Uniform, stream
 from psirp_sim.runtime.simulator.channels import Channel
 from psirp_sim.settings import FabricSettings
-from psirp_sim.wire.control import FabricKeys, Protocol
+from psirp_sim.wire.data import Protocol
+from psirp_sim.wire.sealing import FabricKeys
 from psirp_sim.zfilters import Scheme, ZFilter
 
 SENDING = 25 * MILLISECOND
@@ -212,22 +213,9 @@ class ForwardingTrial:
             self._calm_from = [each.sent for each in self.streams]
         return self._unreached() is None
 
-    def _connected(self, source: str) -> set[str]:
-        """What a packet can still get to: nodes that are up, links that work both ways."""
-        found, queue = {source}, [source]
-        while queue:
-            node = queue.pop()
-            for name in self.world.nodes[node].channels:
-                ways = (self.world.channels[node, name], self.world.channels[name, node])
-                works = self.world.nodes[name].up and not any(way.blocked for way in ways)
-                if works and name not in found:
-                    found.add(name)
-                    queue.append(name)
-        return found
-
     def _unreached(self) -> str | None:
         for each, before in zip(self.streams, self._calm_from or [], strict=True):
-            connected = self._connected(each.source)
+            connected = self.world.connected(each.source)
             if not connected & self._managers:
                 continue
             for receiver in each.receivers:

@@ -23,6 +23,8 @@ enum {
     COPIES = 256, /* and copies sent, by one system call */
     AHEAD = 8,    /* packets by which memory is asked for before it is needed */
     LARGEST_DATAGRAM = 65535,
+    LEAST_ROOM = 1472, /* bytes read of a packet, however small the links: strangers may knock */
+    CONTROL = 2,       /* wire.data: the kind of what neighbours say to each other */
 };
 
 /* Links and their addresses */
@@ -176,7 +178,9 @@ static uint64_t *counts(Driver *self) {
 typedef struct {
     PyObject *up;     /* [(link, packet)] for the core */
     PyObject *unsent; /* [(link, packet)]: copies the kernel did not take */
-    bool blocked;     /* it takes no more */
+    PyObject *knocks; /* [(packet, host, port, scope)]: strangers who may become neighbours, */
+    int most_knocks;  /* so many more of them */
+    bool blocked;     /* the kernel takes no more */
     unsigned long received, strangers, oversized, sent, errors;
 } Outcome;
 
@@ -273,6 +277,26 @@ static int packet_arrived(Driver *self, const Link *link, uint8_t *packet, size_
     return send_copies(self, packet, length, decision.copies, outcome);
 }
 
+/* A packet from an address that is no link's: whoever greets like a neighbour may be let in. */
+static int stranger_came(const Address *source, const uint8_t *packet, size_t length,
+                         Outcome *outcome) {
+    if (!outcome->most_knocks || length <= KIND || packet[0] != VERSION || packet[KIND] != CONTROL) {
+        outcome->strangers++;
+        return 0;
+    }
+    bool six = source->any.sa_family == AF_INET6;
+    const void *host = six ? (const void *)&source->v6.sin6_addr : &source->v4.sin_addr;
+    PyObject *knock = Py_BuildValue(
+        "y#y#HI", packet, (Py_ssize_t)length, host,
+        (Py_ssize_t)(six ? sizeof source->v6.sin6_addr : sizeof source->v4.sin_addr),
+        ntohs(six ? source->v6.sin6_port : source->v4.sin_port),
+        six ? (unsigned)source->v6.sin6_scope_id : 0u);
+    int failed = !knock || PyList_Append(outcome->knocks, knock) < 0;
+    Py_XDECREF(knock);
+    outcome->most_knocks--;
+    return failed ? -1 : 0;
+}
+
 static uint8_t *packet_in(const Driver *self, int slot) {
     return self->packets + (size_t)slot * self->stride;
 }
@@ -289,9 +313,10 @@ static int burst_arrived(Driver *self, int count, Outcome *outcome) {
         size_t length = message->msg_len;
         int32_t number = *link_place(self->links, &self->sources[slot]);
         message->msg_hdr.msg_namelen = sizeof self->sources[slot];
-        if (number < 0)
-            outcome->strangers++;
-        else if (length > self->links->link[number].mtu)
+        if (number < 0) {
+            if (stranger_came(&self->sources[slot], packet_in(self, slot), length, outcome) < 0)
+                return -1;
+        } else if (length > self->links->link[number].mtu)
             outcome->oversized++;
         else if (packet_arrived(self, &self->links->link[number], packet_in(self, slot), length,
                                 outcome) < 0)
@@ -310,18 +335,26 @@ static bool enter(Driver *self) {
 }
 
 PyDoc_STRVAR(drain_doc,
-"drain(limit, blocked)\n--\n\n"
+"drain(limit, blocked, knocks)\n--\n\n"
 "Take at most `limit` packets from the socket, and forward those that are to be forwarded; with\n"
 "`blocked` nothing is sent. Less than `limit` once the kernel takes no more.\n\n"
-"Returns (up, unsent, received, strangers, oversized, sent, errors): what the core is to see and\n"
-"the copies the kernel did not take, both as [(link, packet)], and numbers of packets.");
+"Returns (up, unsent, knocks, received, strangers, oversized, sent, errors): what the core is to\n"
+"see and the copies the kernel did not take, both as [(link, packet)]; at most `knocks` control\n"
+"packets of strangers as [(packet, host, port, scope)], the host as inet_pton has it; and numbers\n"
+"of packets, those strangers not among them.");
 
 static PyObject *driver_drain(Driver *self, PyObject *args) {
-    int limit, blocked;
-    if (!PyArg_ParseTuple(args, "ip:drain", &limit, &blocked) || !enter(self))
+    int limit, blocked, knocks;
+    if (!PyArg_ParseTuple(args, "ipi:drain", &limit, &blocked, &knocks) || !enter(self))
         return NULL;
-    Outcome outcome = {.blocked = blocked, .up = PyList_New(0), .unsent = PyList_New(0)};
-    bool failed = !outcome.up || !outcome.unsent;
+    Outcome outcome = {
+        .blocked = blocked,
+        .most_knocks = knocks > 0 ? knocks : 0,
+        .up = PyList_New(0),
+        .unsent = PyList_New(0),
+        .knocks = PyList_New(0),
+    };
+    bool failed = !outcome.up || !outcome.unsent || !outcome.knocks;
     self->queued = 0; /* an earlier call may have failed half-way */
     while (limit > 0 && !failed) {
         int wanted = limit < BURST ? limit : BURST;
@@ -340,10 +373,12 @@ static PyObject *driver_drain(Driver *self, PyObject *args) {
     }
     self->busy = false;
     if (!failed)
-        return Py_BuildValue("NNkkkkk", outcome.up, outcome.unsent, outcome.received,
-                             outcome.strangers, outcome.oversized, outcome.sent, outcome.errors);
+        return Py_BuildValue("NNNkkkkk", outcome.up, outcome.unsent, outcome.knocks,
+                             outcome.received, outcome.strangers, outcome.oversized, outcome.sent,
+                             outcome.errors);
     Py_XDECREF(outcome.up);
     Py_XDECREF(outcome.unsent);
+    Py_XDECREF(outcome.knocks);
     return NULL;
 }
 
@@ -501,7 +536,7 @@ static PyObject *driver_set_links(Driver *self, PyObject *sources) {
         return NULL;
     const Link **targets = NULL;
     uint8_t *packets = NULL;
-    size_t largest = 0;
+    size_t largest = LEAST_ROOM;
     Links *links = links_new(sources);
     if (!links || !(targets = aim(links, self->index, self->table ? self->table->links : 0)))
         goto failed;

@@ -7,7 +7,7 @@ the socket as well. Here tables and links are put in the terms it understands.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from socket import AddressFamily, inet_pton
+from socket import AF_INET, AddressFamily, inet_ntop, inet_pton
 
 from psirp_sim.forwarding.table import REMEMBERED, ForwardingCounters, ForwardingTable, Row
 from psirp_sim.runtime.asyncio_node import SocketLink
@@ -44,6 +44,11 @@ class FastDriver:
     def set_links(self, links: Iterable[SocketLink]) -> None:
         """These are the links from now on."""
         self._driver.set_links(tuple(map(self._link, links)))
+
+    def address(self, host: bytes, port: int, scope: int) -> IpAddress:
+        """As the socket module has it."""
+        text = inet_ntop(self._family, host)
+        return (text, port) if self._family == AF_INET else (text, port, 0, scope)
 
     def _link(self, link: SocketLink) -> _fastpath.LinkAddress:
         host, port, *rest = link.address

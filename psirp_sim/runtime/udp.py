@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from psirp_sim.forwarding.table import ForwardingCounters, ForwardingTable
 from psirp_sim.runtime import fastpath
-from psirp_sim.runtime.asyncio_node import BATCH, AsyncioNode, SocketLink
+from psirp_sim.runtime.accepting import SWEEP, AcceptedLinks, Policy, link_name
+from psirp_sim.runtime.asyncio_node import BATCH, AsyncioNode, SocketCounters, SocketLink
 from psirp_sim.runtime.environment import Core
 from psirp_sim.runtime.fastpath import FastDriver, IpAddress
+from psirp_sim.wire.control import NEIGHBOUR
 from traces import TraceSink
 
 Address = tuple[str, int]
@@ -29,6 +32,20 @@ MTU = 1_472
 """What fits into one Ethernet frame behind the IPv4 and UDP headers."""
 LOOK_UP_EVERY = 60.0
 """Seconds after which the name of a neighbour's host is looked up again."""
+
+
+@dataclass(slots=True)
+class UdpCounters(SocketCounters):
+    """What happened at the socket; strangers who are not let in count as strangers, too."""
+
+    accepted_links: int = 0
+    """Strangers who were let in."""
+    refused_links: int = 0
+    """Strangers who had the key, but there was no place for them."""
+    wrong_hellos: int = 0
+    """Control packets of strangers that were no hello under our key, or one that came before."""
+    removed_links: int = 0
+    """Accepted links that did not work, or not any more."""
 
 
 class NamedLink(SocketLink):
@@ -54,6 +71,8 @@ class UdpNode(AsyncioNode):
     ...     await asyncio.sleep(60)
     """
 
+    counters: UdpCounters
+
     def __init__(
         self,
         name: str,
@@ -69,11 +88,13 @@ class UdpNode(AsyncioNode):
         if accelerate and fastpath.MISSING is not None:
             raise RuntimeError(f"{fastpath.MISSING}: build it, or do not ask for it")
         self._accelerate = fastpath.MISSING is None if accelerate is None else accelerate
+        self.counters = UdpCounters()
         self._listen = listen
         self._by_address: dict[IpAddress, SocketLink] = {}
         self._largest = MTU
         self._fast: FastDriver | None = None
         self._fast_links_stale = True
+        self._accepted: AcceptedLinks | None = None
 
     async def _open_socket(self) -> socket.socket:
         # Looked up here, once, so that no send ever waits for a name server.
@@ -109,13 +130,18 @@ class UdpNode(AsyncioNode):
         link takes no packets until it has been found.
         """
         literal = self._literal(address)
+        if literal is not None:
+            self._make_way(literal)
         if name in self._links or literal in self._by_address:
             raise ValueError(f"{self.node} has a link {name!r} or one to {address} already")
         if literal is None:
             self._links[name] = NamedLink(self, name, address, mtu)
         else:
             self._links[name] = self._by_address[literal] = SocketLink(self, name, literal, mtu)
-        self._largest = max(link.mtu for link in self._links.values())
+        self._links_changed()
+
+    def _links_changed(self) -> None:
+        self._largest = max([MTU, *(link.mtu for link in self._links.values())])
         self._fast_links_stale = True
 
     def remove_link(self, name: str) -> None:
@@ -125,7 +151,9 @@ class UdpNode(AsyncioNode):
             link.lookup.cancel()
         if link.address is not None:
             del self._by_address[link.address]
-        self._fast_links_stale = True
+        if self._accepted is not None:
+            self._accepted.discard(name)
+        self._links_changed()
 
     def _literal(self, address: Address) -> IpAddress | None:
         """The address as our socket calls it; None when it is the name of a host."""
@@ -158,6 +186,8 @@ class UdpNode(AsyncioNode):
     def _locate(self, link: NamedLink, found: list[IpAddress]) -> None:
         if link.address in found:
             return
+        for address in found:
+            self._make_way(address)
         free = [address for address in found if address not in self._by_address]
         if not free:
             raise OSError(f"{found[0]} is the address of another link")
@@ -167,6 +197,65 @@ class UdpNode(AsyncioNode):
         self._by_address[link.address] = link
         self._fast_links_stale = True
         self.log("a neighbour's host was found", link=link.name, address=link.address)
+
+    # Links that others make
+
+    def accept_links(self, policy: Policy) -> None:
+        """Let strangers in, as far as the policy goes; each is a link of its own."""
+        self._accepted = AcceptedLinks(policy, self.now)
+        self.call_later(SWEEP, self._sweep, self._accepted)
+
+    def _sweep(self, accepted: AcceptedLinks) -> None:
+        for name in accepted.expired():
+            self._remove_accepted(name)
+        if accepted is self._accepted:
+            self.call_later(SWEEP, self._sweep, accepted)
+
+    def _remove_accepted(self, name: str) -> None:
+        self.remove_link(name)
+        self.counters.removed_links += 1
+        self.log("an accepted link was removed", link=name)
+
+    def _make_way(self, address: IpAddress) -> None:
+        """A link of our own leads to that address: it is the one that stays."""
+        link = self._by_address.get(address)
+        if link is not None and self._accepted is not None and link.name in self._accepted:
+            self._remove_accepted(link.name)
+
+    def _checks(self) -> int:
+        """How many packets of strangers may be looked at now."""
+        return 0 if self._accepted is None else self._accepted.checks()
+
+    def _knocked(self, packet: bytes, source: IpAddress) -> None:
+        """A control packet came from an address that was no link's when it was read."""
+        link = self._by_address.get(source) or self._accept(packet, source)
+        if link is None:
+            self.counters.strangers += 1
+        else:
+            self._arrived(link.name, packet)
+
+    def _accept(self, packet: bytes, source: IpAddress) -> SocketLink | None:
+        accepted = self._accepted
+        if accepted is None or len(packet) > MTU:
+            return None
+        neighbour = accepted.check(packet)
+        if neighbour is None:
+            self.counters.wrong_hellos += 1
+            return None
+        host, port, *rest = source
+        name = link_name("in", host, port, rest[1] if rest else 0)
+        place, instead_of = accepted.room()
+        if name in self._links or not place:
+            self.counters.refused_links += 1
+            return None
+        if instead_of is not None:
+            self._remove_accepted(instead_of)
+        link = self._links[name] = self._by_address[source] = SocketLink(self, name, source, MTU)
+        accepted.add(name)
+        self._links_changed()
+        self.counters.accepted_links += 1
+        self.log("a link was accepted", link=name, neighbour=neighbour)
+        return link
 
     # Forwarding
 
@@ -205,8 +294,8 @@ class UdpNode(AsyncioNode):
 
     def _drain_in_c(self, fast: FastDriver, core: Core) -> None:
         self._tell_links(fast)
-        up, unsent, received, strangers, oversized, sent, errors = fast.drain(
-            BATCH_IN_C, bool(self._waiting)
+        up, unsent, knocks, received, strangers, oversized, sent, errors = fast.drain(
+            BATCH_IN_C, bool(self._waiting), self._checks()
         )
         counters = self.counters
         counters.received += received
@@ -217,6 +306,8 @@ class UdpNode(AsyncioNode):
         self._send_unsent(unsent)
         for name, packet in up:
             self._guard(core.receive, name, packet)
+        for packet, host, port, scope in knocks:
+            self._knocked(packet, fast.address(host, port, scope))
 
     def _tell_links(self, fast: FastDriver) -> None:
         if self._fast_links_stale:
@@ -234,14 +325,19 @@ class UdpNode(AsyncioNode):
         links = self._by_address
         counters = self.counters
         take = self.driver.take
+        checks = self._checks()
         for _ in range(BATCH // BURST):
             burst = self._receive_burst()
             copies: list[tuple[SocketLink, bytes]] = []
             up = []
+            knocks: list[tuple[bytes, IpAddress]] = []
             for packet, source in burst:
                 link = links.get(source)
                 if link is None:
-                    counters.strangers += 1
+                    if len(knocks) < checks and packet[:2] == NEIGHBOUR:
+                        knocks.append((packet, source))
+                    else:
+                        counters.strangers += 1
                 elif len(packet) > link.mtu:
                     counters.oversized += 1
                 else:
@@ -254,6 +350,9 @@ class UdpNode(AsyncioNode):
                 self.driver.send(copies, self._send_burst(copies))
             for name, packet in up:
                 self._guard(core.receive, name, packet)
+            for packet, source in knocks:
+                self._knocked(packet, source)
+            checks -= len(knocks)
             if len(burst) < BURST:
                 return
 

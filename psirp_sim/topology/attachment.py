@@ -13,15 +13,8 @@ from psirp_sim.runtime.environment import Environment
 from psirp_sim.settings import FabricSettings
 from psirp_sim.topology.link_state import LinkStateDatabase
 from psirp_sim.topology.manager import ROLE
-from psirp_sim.wire.control import (
-    MOST_RECEIVERS,
-    Message,
-    Route,
-    Routes,
-    RoutesTaken,
-    TreeReply,
-    TreeRequest,
-)
+from psirp_sim.wire.control import Route, Routes, RoutesTaken, TreeReply, TreeRequest
+from psirp_sim.wire.message import MOST_RECEIVERS, Message
 from psirp_sim.zfilters import ZFilter
 
 TreeChanged = Callable[[list[ZFilter], list[str]], None]

@@ -8,7 +8,7 @@ from psirp_sim.settings import FabricSettings
 from psirp_sim.topology.choice import NoFilter, Settings, choose
 from psirp_sim.topology.graph import DeliveryTree, Graph
 from psirp_sim.topology.spread import TaggedGraph
-from psirp_sim.wire.control import MOST_FILTERS
+from psirp_sim.wire.message import MOST_FILTERS
 from psirp_sim.zfilters import SIZES, Mode, ZFilter
 
 REMEMBERED = 20_000

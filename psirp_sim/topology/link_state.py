@@ -23,7 +23,8 @@ from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.settings import FabricSettings
 from psirp_sim.topology.graph import Edge, Graph
-from psirp_sim.wire.control import LinkState, Message, Rank, ReportedLink, Summary, Wanted
+from psirp_sim.wire.control import LinkState, Rank, ReportedLink, Summary, Wanted
+from psirp_sim.wire.message import Message
 
 SUMMARY_ENTRIES = 30
 """Origins in one summary; about what a packet holds."""
@@ -153,6 +154,8 @@ class LinkStateDatabase:
             self._env.log("link state forgotten", origins=",".join(silent))
             self._forget_derived()
             self._changed()
+        for link in self._summarised.keys() - self._env.links.keys():
+            del self._summarised[link]
         self._env.call_later(self._settings.refresh_interval, self._refresh)
 
     def _flood(self, state: LinkState, besides: str | None) -> None:

@@ -27,19 +27,13 @@ from psirp_sim.runtime.environment import Environment
 from psirp_sim.settings import FabricSettings
 from psirp_sim.topology.graph import Graph
 from psirp_sim.topology.link_state import LinkStateDatabase
-from psirp_sim.wire.control import (
-    Message,
-    Route,
-    Routes,
-    RoutesTaken,
-    TreeReply,
-    TreeRequest,
-    WireFilter,
-)
+from psirp_sim.wire.control import Route, Routes, RoutesTaken, TreeReply, TreeRequest
+from psirp_sim.wire.message import Message, WireFilter
 from psirp_sim.zfilters import ZFilter
 
 ROLE = "topology"
-SERVER_ROLES = frozenset({ROLE, "rendezvous"})
+SERVER_ROLES = frozenset({ROLE, "rendezvous", "draining"})
+"""Whom every node must be able to reach."""
 MOST_TREES = 100_000
 SLICE = 50
 """Nodes whose routes are worked out in one go."""

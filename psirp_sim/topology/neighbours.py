@@ -93,6 +93,8 @@ class Neighbours:
     def receive(self, link: str, hello: Hello) -> None:
         """A hello came over that link."""
         env = self._env
+        if (hello.node, hello.boot) == (env.node, self.boot):
+            return  # the link leads back to ourselves
         now, wall = env.now(), env.wall()
         known = self._known.get(link)
         if known is None or (known.node, known.link) != (hello.node, hello.link):
@@ -140,10 +142,12 @@ class Neighbours:
         interval = self._settings.hello_interval
         for link, neighbour in list(self._known.items()):
             silence = now - neighbour.heard
-            if silence >= interval * 11 // 4:
+            if silence >= interval * 11 // 4 or link not in self._env.links:
                 self._take_down(link)
             elif neighbour.up and silence >= interval * 3 // 2:
                 self._say(link, answer=True)
+        for link in self._answered.keys() - self._env.links.keys():
+            del self._answered[link]
         self._env.call_later(interval // 8, self._probe)
 
     def _say(self, link: str, answer: bool = False) -> None:

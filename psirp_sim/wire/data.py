@@ -33,6 +33,15 @@ class Kind(IntEnum):
     """For the neighbour only, with a MAC."""
 
 
+class Protocol(IntEnum):
+    """The first byte of a data packet's payload."""
+
+    CONTROL = 0
+    """A sealed control message for a node's fabric functions."""
+    TEST = 1
+    """Traffic of tests and probes."""
+
+
 class MalformedPacket(ValueError):
     """Bytes that are no packet of ours; the message says why."""
 

@@ -43,6 +43,6 @@ def _flat(settings: dict[str, Any], prefix: str) -> Iterator[tuple[str, object]]
                 for index, table in enumerate(value):
                     yield from _flat(table, f"{prefix}{key}[{index}].")
             case list():
-                yield prefix + key, ", ".join(map(str, value))
+                yield prefix + key, ", ".join(map(str, value)) or None
             case _:
                 yield prefix + key, value

@@ -1,21 +1,23 @@
-"""`psph fabric`: look at a running fabric."""
+"""`psph fabric`: look at a running fabric, and change its rendezvous servers."""
 
 from __future__ import annotations
 
 import json
 from datetime import datetime
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 
-from psph.commands.remote import get, node_option
+from psph.commands.remote import get, node_option, post, token_option
 from psph.errors import PsphError
 from psph.output import print_json, print_table
 
 
-@click.group(short_help="Look at a running fabric.")
+@click.group(short_help="Look at a running fabric, and change its rendezvous servers.")
 def fabric() -> None:
-    """Look at a running fabric."""
+    """Look at a running fabric, and change its rendezvous servers."""
 
 
 @fabric.command(short_help="Neighbours, links, counters and drops of a node.")
@@ -34,6 +36,40 @@ def status(node: str, as_json: bool) -> None:
         print_json(document)
     else:
         _show(document)
+
+
+@fabric.command(short_help="Drain a rendezvous server.")
+@node_option
+@token_option
+def drain(node: str, token_file: Path) -> None:
+    """Let a rendezvous server go: its clients move to the others, and it leaves the view.
+
+    It stays up and can be stopped once `psph fabric status` shows no registrations.
+    """
+    with post(node, "/rendezvous/drain", token_file):
+        click.echo(f"{node} is being drained")
+
+
+@fabric.command(short_help="Take a drained rendezvous server back.")
+@node_option
+@token_option
+def rejoin(node: str, token_file: Path) -> None:
+    """Let a drained rendezvous server take part again."""
+    with post(node, "/rendezvous/rejoin", token_file):
+        click.echo(f"{node} joins again")
+
+
+@fabric.command(short_help="Take a dead rendezvous server out of the view.")
+@click.argument("server")
+@node_option
+@token_option
+def remove(server: str, node: str, token_file: Path) -> None:
+    """Take a rendezvous server that will not come back out of the view, asking another one.
+
+    The servers of the view vote on writer leases, and a dead one counts until it is removed.
+    """
+    with post(node, f"/rendezvous/remove/{quote(server, safe='')}", token_file):
+        click.echo(f"{server} is being removed")
 
 
 def _time(milliseconds: int) -> str:
@@ -55,6 +91,8 @@ def _show(status: dict[str, Any]) -> None:
     print_table("\nlinks", columns, [[link[c] for c in columns] for link in status["links"]])
     servers = [[name, ", ".join(roles)] for name, roles in status["servers"].items()]
     print_table("\nservers", ["server", "roles"], servers)
+    if status.get("rendezvous"):
+        _show_rendezvous(status["rendezvous"])
     rows = [
         [where, name.replace("_", " "), count]
         for where in ("forwarding", "control", "socket")
@@ -62,3 +100,29 @@ def _show(status: dict[str, Any]) -> None:
         if count
     ]
     print_table("\npackets", ["where", "what", "count"], rows)
+
+
+def _show_rendezvous(status: dict[str, Any]) -> None:
+    shards = status["shards"]
+    rows = [
+        ["servers", ", ".join(status["servers"])],
+        [
+            "scopes",
+            f"{status['scopes']}: first home of {shards['first']}, second of "
+            f"{shards['second']}, {shards['elsewhere']} of others",
+        ],
+        ["items", status["items"]],
+        ["clients", status["clients"]],
+        ["registrations", status["registrations"]],
+        ["matches not taken yet", status["untold_matches"]],
+        *(
+            [f"view: {key.replace('_', ' ')}", _plain(value)]
+            for key, value in status["view"].items()
+        ),
+        *([f"answered {code.replace('_', ' ')}", n] for code, n in status["requests"].items()),
+    ]
+    print_table("\nrendezvous server", ["what", "value"], rows)
+
+
+def _plain(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from http.client import HTTPException, HTTPResponse
+from pathlib import Path
 from urllib.error import HTTPError, URLError
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 import click
 
@@ -15,18 +16,43 @@ node_option = click.option(
     "--node", "node", required=True, metavar="HOST:PORT", help="Admin port of the node."
 )
 
+token_option = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The file admin-token in the node's data directory.",
+)
+
 _OPENER = build_opener(ProxyHandler({}))
 """A node is asked directly, whatever proxy the environment names."""
 
 
 def get(node: str, path: str, seconds: float = 10) -> HTTPResponse:
     """GET a page of a node's admin port; every failure is one sentence."""
+    return _ask(node, Request(_url(node, path)), seconds)
+
+
+def post(node: str, path: str, token_file: Path, seconds: float = 10) -> HTTPResponse:
+    """POST to a node's admin port with its token; every failure is one sentence."""
+    try:
+        token = token_file.read_text().strip()
+        headers = {"Authorization": f"Bearer {token.encode('ascii').decode()}"}
+    except (OSError, UnicodeError) as error:
+        raise PsphError(f"{token_file} has no admin token: {error}") from error
+    return _ask(node, Request(_url(node, path), method="POST", headers=headers), seconds)
+
+
+def _url(node: str, path: str) -> str:
     try:
         parse_address(node)
     except ValueError as error:
         raise click.UsageError(f"--node: {error}") from error
+    return f"http://{node}{path}"
+
+
+def _ask(node: str, request: Request, seconds: float) -> HTTPResponse:
     try:
-        answer = _OPENER.open(f"http://{node}{path}", timeout=seconds)
+        answer = _OPENER.open(request, timeout=seconds)
     except HTTPError as error:
         with error:
             text = error.read(500).decode(errors="replace").strip()

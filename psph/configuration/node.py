@@ -10,18 +10,24 @@ from msgspec import Meta
 
 from identifiers import ID_VERSION
 from psirp_sim.node import LARGEST_PACKET
+from psirp_sim.rendezvous.settings import RendezvousSettings
+from psirp_sim.runtime.accepting import link_name
 from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.settings import FabricSettings
-from psirp_sim.wire.control import MOST_LINKS, FabricKeys
+from psirp_sim.wire.control import MOST_LINKS
+from psirp_sim.wire.sealing import FabricKeys
 from psirp_sim.zfilters import SIZES, Scheme
 from psph.configuration.addresses import parse_address
+from psph.configuration.rendezvous import RendezvousConfiguration
 from psph.trace_writer import TraceSettings
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 
-Role = Literal["forwarder", "topology"]
-FABRIC_ROLES = frozenset({"forwarder", "topology"})
+Role = Literal["forwarder", "topology", "rendezvous"]
+FABRIC_ROLES = frozenset({"forwarder", "topology", "rendezvous"})
+ACCEPTED_BY_RENDEZVOUS = 64
+"""Links a rendezvous server accepts when its configuration does not say how many."""
 
 
 def _check_name(key: str, value: str) -> None:
@@ -76,16 +82,20 @@ class LinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FabricConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The node as a part of the fabric; the same at all nodes but for `listen` and `link`."""
+    """The node as a part of the fabric; the same at all nodes but for what is about links."""
 
     keys: Annotated[list[Annotated[str, Meta(min_length=8)]], Meta(min_length=1, max_length=2)]
     """The fabric's key; two while the first replaces the second."""
     link_seed: Annotated[str, Meta(min_length=1)]
     """All link ids follow from it."""
-    listen: str = "127.0.0.1:0"
-    """Where UDP links are heard."""
+    listen: str | None = None
+    """Where UDP links are heard; filled in when the file does not say."""
     link: list[LinkSettings] = []
-    """At most 1,024."""
+    """At most 1,024, with those of the next two."""
+    rendezvous: list[str] = []
+    """Addresses of nodes that accept links: a link to each."""
+    accept_links: Annotated[int, Meta(ge=0, le=MOST_LINKS)] | None = None
+    """How many links others may make to this node; filled in when the file does not say."""
     hello_ms: Annotated[int, Meta(ge=10, le=60_000)] = 1_000
     m: int = 256
     k: int = 5
@@ -95,23 +105,57 @@ class FabricConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     choose: Literal["fpr", "fpa"] = "fpr"
 
     def __post_init__(self) -> None:
-        parse_address(self.listen)
+        if self.listen is None:
+            msgspec.structs.force_setattr(self, "listen", self._listen_anywhere())
+        else:
+            parse_address(self.listen)
         for key in ("m", "largest_filter"):
             if getattr(self, key) not in SIZES:
                 raise ValueError(f"{key} is one of {', '.join(map(str, SIZES))}")
         if self.m > self.largest_filter:
             raise ValueError("m is larger than largest_filter")
         Scheme(self.m, self.k, self.d)
-        names = [link.name for link in self.link]
+        names = [link.name for link in self.link] + list(self.rendezvous_links())
         ends = [(link.address, link.interface, link.mac) for link in self.link]
+        ends += [(address, None, None) for address in self.rendezvous]
         if len(set(names)) < len(names) or len(set(ends)) < len(ends):
             raise ValueError("two links have the same name, or lead to the same neighbour")
-        if len(names) > MOST_LINKS:
-            raise ValueError(f"a node has at most {MOST_LINKS} links")
+        if len(names) + (self.accept_links or 0) > MOST_LINKS:
+            raise ValueError(f"a node has at most {MOST_LINKS} links, with those of accept_links")
         if len({link.interface is None for link in self.link}) > 1:
             raise ValueError("the links of a node are all over UDP or all Ethernet")
+        if self.ethernet and (self.rendezvous or self.accept_links):
+            raise ValueError("rendezvous and accept_links are for nodes whose links are over UDP")
 
-    def settings(self) -> FabricSettings:
+    def _listen_anywhere(self) -> str:
+        if not self.rendezvous:
+            return "127.0.0.1:0"
+        # Servers elsewhere must be reached from here; a socket of IPv6 reaches IPv4 as well.
+        six = any(":" in host for host, _ in self.rendezvous_links().values())
+        return "[::]:0" if six else "0.0.0.0:0"
+
+    @property
+    def ethernet(self) -> bool:
+        """Whether the links are raw Ethernet frames."""
+        return any(link.interface is not None for link in self.link)
+
+    def rendezvous_links(self) -> dict[str, tuple[str, int]]:
+        """The links to the addresses of `rendezvous`, by name."""
+        links: dict[str, tuple[str, int]] = {}
+        for index, text in enumerate(self.rendezvous):
+            try:
+                address = parse_address(text)
+            except ValueError as error:
+                raise ValueError(f"rendezvous[{index}] {error}") from error
+            if address[1] == 0:
+                raise ValueError(f"rendezvous[{index}] {text[:80]!r}: no link leads to port 0")
+            name = link_name("rv", *address)
+            if name in links:
+                raise ValueError(f"rendezvous[{index}] {text[:80]!r} is named twice")
+            links[name] = address
+        return links
+
+    def settings(self, rendezvous: RendezvousSettings) -> FabricSettings:
         """As the cores want it."""
         return FabricSettings(
             keys=FabricKeys(*self.keys),
@@ -122,6 +166,7 @@ class FabricConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
             largest_filter=self.largest_filter,
             table_choice=self.choose,
             id_version=str(ID_VERSION),
+            rendezvous=rendezvous,
         )
 
 
@@ -130,8 +175,19 @@ class NodeConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     node: NodeSettings
     fabric: FabricConfiguration | None = None
+    rendezvous: RendezvousConfiguration = RendezvousConfiguration()
     traces: TraceSettings = TraceSettings()
 
     def __post_init__(self) -> None:
         if FABRIC_ROLES.intersection(self.node.roles) and self.fabric is None:
-            raise ValueError("a node with the role forwarder or topology needs a table [fabric]")
+            raise ValueError(
+                "a node with the role forwarder, topology or rendezvous needs a table [fabric]"
+            )
+        fabric = self.fabric
+        if fabric is not None and fabric.accept_links is None:
+            accepts = "rendezvous" in self.node.roles and not fabric.ethernet
+            room = MOST_LINKS - len(fabric.link) - len(fabric.rendezvous)
+            most = min(ACCEPTED_BY_RENDEZVOUS, room) if accepts else 0
+            # A copy: the table may be part of another configuration, too.
+            filled = msgspec.structs.replace(fabric, accept_links=most)
+            msgspec.structs.force_setattr(self, "fabric", filled)

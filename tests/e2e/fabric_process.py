@@ -16,7 +16,8 @@ from psirp_sim.runtime import loop
 from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.udp import UdpNode
 from psirp_sim.settings import FabricSettings
-from psirp_sim.wire.control import FabricKeys, Protocol
+from psirp_sim.wire.data import Protocol
+from psirp_sim.wire.sealing import FabricKeys
 
 SETTINGS = FabricSettings(
     keys=FabricKeys("end to end"), link_seed=b"end to end", hello_interval=200 * MILLISECOND

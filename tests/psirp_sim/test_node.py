@@ -12,8 +12,8 @@ from psirp_sim.node import FabricNode
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.simulator import Clock, Constant, LinkProfile, Simulator
 from psirp_sim.settings import FabricSettings
-from psirp_sim.wire.control import FabricKeys, Protocol
-from psirp_sim.wire.data import DataPacket
+from psirp_sim.wire.data import DataPacket, Protocol
+from psirp_sim.wire.sealing import FabricKeys
 from psirp_sim.zfilters import Mode, Scheme, ZFilter
 from traces import MemorySink, Stage, check
 

@@ -23,8 +23,11 @@ from psirp_sim.scapy_layer import (
     PsirpPayload,
     Raw,
 )
-from psirp_sim.wire.control import NEIGHBOUR, SEAL, FabricKeys, Hello, Message, Protocol, Wanted
-from psirp_sim.wire.data import VERSION, DataPacket, Kind
+from psirp_sim.wire.control import NEIGHBOUR, Hello, Wanted
+from psirp_sim.wire.data import VERSION, DataPacket, Kind, Protocol
+from psirp_sim.wire.message import Message
+from psirp_sim.wire.rendezvous import Registration
+from psirp_sim.wire.sealing import SEAL, FabricKeys
 from psirp_sim.zfilters import SIZES, Mode, ZFilter
 from tests.psirp_sim.wire.test_data import data_packets
 
@@ -39,19 +42,26 @@ def values(kind):
         case msgspec.inspect.BoolType():
             return st.booleans()
         case msgspec.inspect.IntType(ge=ge, le=le):
-            return st.integers(ge, le)
+            return st.integers(ge, 2**64 - 1 if le is None else le)
         case msgspec.inspect.StrType(min_length=least, max_length=most):
             return st.text(min_size=least or 0, max_size=most)
         case msgspec.inspect.BytesType(min_length=least, max_length=most):
             return st.binary(min_size=least or 0, max_size=most)
-        case msgspec.inspect.ListType(item_type=item):
-            return st.lists(values(item), max_size=3)
+        case msgspec.inspect.EnumType(cls=cls):
+            return st.sampled_from(cls)
+        case msgspec.inspect.ListType(item_type=item, min_length=least):
+            return st.lists(values(item), min_size=least or 0, max_size=3)
+        case msgspec.inspect.VarTupleType(item_type=item, min_length=least):
+            return st.lists(values(item), min_size=least or 0, max_size=3).map(tuple)
         case msgspec.inspect.TupleType(item_types=items):
             return st.tuples(*map(values, items))
         case msgspec.inspect.UnionType(types=types):
             return st.one_of(*map(values, types))
         case msgspec.inspect.StructType(cls=cls, fields=fields):
-            return st.builds(cls, *(values(field.type) for field in fields))
+            of_fields = {field.name: values(field.type) for field in fields}
+            if cls is Registration:
+                of_fields["rid"] = st.just(b"") | st.binary(min_size=32, max_size=32)
+            return st.builds(cls, **of_fields)
     raise NotImplementedError(kind)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -61,6 +62,69 @@ def test_a_bad_file_is_refused_with_file_and_key(tmp_path, text, message):
         load(file, NodeConfiguration)
     assert str(caught.value).startswith(f"{file}: ")
     assert message in str(caught.value)
+
+
+FABRIC = GOOD + '[fabric]\nkeys = ["secret key"]\nlink_seed = "x"\n'
+LINK = '[[fabric.link]]\nname = "l"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('rendezvous = "r1:4000"', 'key "fabric.rendezvous": expected array, got str'),
+        ("rendezvous = [4000]", 'key "fabric.rendezvous[0]": expected str, got int'),
+        ('rendezvous = ["r1:1", "r2"]', "key \"fabric\": rendezvous[1] 'r2' is no address"),
+        ('rendezvous = ["r1:0"]', "rendezvous[0] 'r1:0': no link leads to port 0"),
+        ('rendezvous = ["r1:1", "R1:1"]', "rendezvous[1] 'R1:1' is named twice"),
+        ('rendezvous = ["[::1]:1", "[0::1]:1"]', "is named twice"),
+        (f'rendezvous = ["r1:1"]\n{LINK}address = "r1:1"', "lead to the same neighbour"),
+        (
+            'rendezvous = ["r1:1"]\n[[fabric.link]]\nname = "rv-r1-1"\naddress = "r2:1"',
+            "two links have the same name",
+        ),
+        ("accept_links = -1", 'key "fabric.accept_links": expected int >= 0'),
+        ("accept_links = 1025", 'key "fabric.accept_links": expected int <= 1024'),
+        ('accept_links = "all"', 'key "fabric.accept_links": expected int | null, got str'),
+        ('accept_links = 1024\nrendezvous = ["r1:1"]', "at most 1024 links, with those of accept"),
+        (
+            f'accept_links = 1\n{LINK}interface = "eth0"\nmac = "02:00:00:00:00:01"',
+            "rendezvous and accept_links are for nodes whose links are over UDP",
+        ),
+    ],
+)
+def test_bad_ways_to_join_are_refused(tmp_path, text, message):
+    with pytest.raises(ConfigurationError) as caught:
+        load(written(tmp_path, FABRIC + text), NodeConfiguration)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("roles", "text", "listen", "accepted"),
+    [
+        ([], "", "127.0.0.1:0", 0),
+        (["rendezvous"], "", "127.0.0.1:0", 64),
+        (["rendezvous"], "accept_links = 0", "127.0.0.1:0", 0),
+        (["forwarder"], 'accept_links = 7\nlisten = "[::1]:4000"', "[::1]:4000", 7),
+        (["forwarder"], 'rendezvous = ["r1:4000"]', "0.0.0.0:0", 0),
+        (["forwarder"], 'rendezvous = ["r1:4000", "[::1]:4000"]', "[::]:0", 0),
+        (["rendezvous"], f'{LINK}interface = "e"\nmac = "02:00:00:00:00:01"', "127.0.0.1:0", 0),
+    ],
+)
+def test_what_is_not_said_about_joining(tmp_path, capsys, roles, text, listen, accepted):
+    file = written(tmp_path, FABRIC.replace("[fabric]", f"roles = {roles}\n[fabric]") + text)
+    assert cli.run(["config", str(file), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["fabric"]
+    assert (shown["listen"], shown["accept_links"]) == (listen, accepted)
+
+
+def test_links_to_rendezvous_servers_are_named_by_their_addresses(tmp_path):
+    text = 'rendezvous = ["R1.site.test:4000", "192.0.2.7:4000", "[2001:db8::7]:4000"]'
+    fabric = load(written(tmp_path, FABRIC + text), NodeConfiguration).fabric
+    assert fabric.rendezvous_links() == {
+        "rv-r1.site.test-4000": ("R1.site.test", 4000),
+        "rv-192.0.2.7-4000": ("192.0.2.7", 4000),
+        "rv-2001-db8--7-4000": ("2001:db8::7", 4000),
+    }
 
 
 def test_a_file_that_is_not_there(tmp_path):

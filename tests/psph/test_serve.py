@@ -94,6 +94,8 @@ def test_health_and_metrics(domain):
         text = answer.read().decode()
     assert 'psph_link_up{link="n4"} 1.0' in text
     assert re.search(r'psph_forwarding_total\{what="received"\} \d', text)
+    for what in ("received", "strangers", "accepted_links"):
+        assert re.search(rf'psph_socket_total\{{what="{what}"\}} \d', text), what
 
 
 def test_a_capture_is_read_back_by_scapy(domain, tmp_path, capsys):
@@ -164,6 +166,57 @@ def serve_once(file):
     return subprocess.run(
         [PSPH, "serve", "--config", file], capture_output=True, text=True, timeout=60
     )
+
+
+JOINING = """
+[node]
+name = "{name}"
+domain = "site-a.test"
+roles = ["{role}"]
+data = "{name}"
+
+[fabric]
+keys = ["a key for tests"]
+link_seed = "tests"
+hello_ms = 100
+{rest}
+"""
+
+
+def test_a_client_that_knows_only_the_address_of_a_server_joins(tmp_path):
+    (port,) = free_ports(1)
+    files = {
+        "server": ("topology", f'listen = "127.0.0.1:{port}"\naccept_links = 2'),
+        "client": ("forwarder", f'rendezvous = ["127.0.0.1:{port}"]'),
+    }
+    processes = []
+    try:
+        for name, (role, rest) in files.items():
+            file = tmp_path / f"{name}.toml"
+            file.write_text(JOINING.format(name=name, role=role, rest=rest))
+            process = subprocess.Popen(
+                [PSPH, "serve", "--config", file],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            processes.append(process)
+            admin = re.fullmatch(r"ready http://(.*)/\n", process.stdout.readline())[1]
+        deadline = time.monotonic() + 30
+        status = {}
+        while "server" not in status.get("servers", {}) and time.monotonic() < deadline:
+            with urlopen(f"http://{admin}/fabric/status") as answer:
+                status = json.load(answer)
+            time.sleep(0.1)
+        assert status["servers"] == {"server": ["forwarder", "topology"]}
+        assert [(link["link"], link["up"]) for link in status["links"]] == [
+            (f"rv-127.0.0.1-{port}", True)
+        ]
+    finally:
+        for process in reversed(processes):
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=30)
+            assert process.returncode == 0, errors
+    assert "a link was accepted link=in-127.0.0.1-" in errors
+    assert "neighbour=client" in errors
 
 
 def test_a_busy_port_is_said_in_one_line(tmp_path):

@@ -122,6 +122,20 @@ class Simulator:
         receive = self.nodes[name].receive
         return [channel for channel in self.channels.values() if channel.receive == receive]
 
+    def connected(self, name: str) -> set[str]:
+        """What that node can still get a packet to and from: nodes that are up, itself included,
+        over links that work both ways and are called by the names of their ends."""
+        found, queue = {name}, [name]
+        while queue:
+            node = queue.pop()
+            for peer in self.nodes[node].channels:
+                ways = (self.channels[node, peer], self.channels[peer, node])
+                works = self.nodes[peer].up and not any(way.blocked for way in ways)
+                if works and peer not in found:
+                    found.add(peer)
+                    queue.append(peer)
+        return found
+
     # Running
 
     def run_for(self, duration: int) -> None:

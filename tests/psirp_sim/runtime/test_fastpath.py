@@ -248,7 +248,7 @@ def test_bad_links_are_refused(fd, links, error):
 
 def test_a_driver_without_a_table_forwards_nothing(fd):
     driver = FastDriver(fd, socket.AF_INET)
-    assert driver.drain(1, False) == ([], [], 0, 0, 0, 0, 0)
+    assert driver.drain(1, False, 9) == ([], [], [], 0, 0, 0, 0, 0)
     assert driver.inject(b"packet", False) == (False, [], 0, 0, 0)
     with pytest.raises(ValueError, match="no table"):
         driver.decide(b"packet", HERE)
@@ -463,7 +463,7 @@ packets = [DataPacket(everywhere, bytes(7) + bytes((number,)), b"") .encode() fo
 theirs.sendto(packets[0], ours.getsockname())
 theirs.sendto(packets[1], ours.getsockname())
 
-up, unsent, received, strangers, oversized, sent, errors = driver.drain(256, False)
+up, unsent, _, received, strangers, oversized, sent, errors = driver.drain(256, False, 0)
 assert (up, received, strangers, oversized) == ([], 2, 0, 0)
 assert (sent, errors) == (3, 2), "one to receive, one to send"
 expected = [(name, sent_on(packets[0])) for name in names[5:]]

@@ -1,4 +1,4 @@
-"""Control messages: every type there and back, wrong keys, mutations, fragments."""
+"""Sealed messages: every type there and back, wrong keys, mutations, fragments."""
 
 from __future__ import annotations
 
@@ -8,45 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psirp_sim.wire import control
-from psirp_sim.wire.control import (
-    SEAL,
-    FabricKeys,
-    Fragment,
-    Hello,
-    LinkState,
-    Message,
-    Reassembly,
-    ReportedLink,
-    Route,
-    Routes,
-    RoutesTaken,
-    Summary,
-    TreeReply,
-    TreeRequest,
-    Wanted,
-    WireFilter,
-    WrongKey,
-    pieces,
-)
+from psirp_sim.wire import sealing
+from psirp_sim.wire.control import Fragment, Hello, LinkState, ReportedLink, TreeRequest, Wanted
 from psirp_sim.wire.data import MalformedPacket
+from psirp_sim.wire.message import Message, WireFilter
+from psirp_sim.wire.sealing import SEAL, FabricKeys, Reassembly, WrongKey, pieces
 from psirp_sim.zfilters import ZFilter
+from tests.psirp_sim.wire.examples import EXAMPLES, FILTER
 
 KEYS = FabricKeys("a secret")
-FILTER = WireFilter.of(ZFilter.bloom(256, 3, 1 << 255 | 5))
-
-EXAMPLES = [
-    Hello("a", "to-b", 3, ("b", "to-a", 7), 10**18, (5, 6), b"12345678", "1-2026-10-22", True),
-    Hello("a", "to-b", 3, None, 0, None, bytes(8), ""),
-    LinkState("a", 1, 2, ["forwarder"], [ReportedLink("x", "b", "y", 4)], 1500),
-    Summary("", "m", [("a", 1, 2, 3), ("b", 3, 4, 5)]),
-    Wanted(["a", "b"]),
-    Fragment(b"abcdefgh", 1, 3, b"piece"),
-    Routes("a", "m", 1, 2, [Route("m", ["topology"], [FILTER], [FILTER])]),
-    RoutesTaken("a", "m", 1, 2),
-    TreeRequest(bytes(16), "a", "a", ["b", "c"], ("m", 1, 2)),
-    TreeReply("a", bytes(16), "m", 1, 2, [FILTER], ["c"]),
-]
 
 
 def test_there_is_an_example_of_every_message():
@@ -91,7 +61,7 @@ def test_random_bytes_are_refused_by_name(data):
 def test_whoever_has_the_key_and_sends_nonsense_is_refused_by_name(kind, body):
     """Even under the right key a body is checked field by field."""
     data = bytes((kind,)) + body
-    sealed = data[:1] + control._mac(KEYS._keys[0], data) + data[1:]
+    sealed = data[:1] + sealing._mac(KEYS._keys[0], data) + data[1:]
     with suppress(MalformedPacket):
         assert isinstance(KEYS.open(sealed), Message)
 
@@ -146,7 +116,7 @@ def test_unfinished_messages_are_bounded():
         reassembly.add("x", Fragment(b"the same", number % 256, 256, bytes(1_000)))
     assert len(reassembly._parts) <= 4
     held = sum(len(piece) for parts in reassembly._parts.values() for piece in parts.values())
-    assert held <= 5 * control.LONGEST
+    assert held <= 5 * sealing.LONGEST
 
 
 @given(st.lists(st.sampled_from(range(7)), max_size=30))

@@ -8,31 +8,30 @@ Where that is wanted, write the file anew with
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pydoc
 import re
+from enum import Enum
 from pathlib import Path
 
 import msgspec
 import pytest
+import xxhash
+from blake3 import blake3
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from msgspec import inspect
 
+from psirp_sim.rendezvous.homes import homes
+from psirp_sim.rendezvous.registrations import fingerprint
+from psirp_sim.rendezvous.summary import contains, new_filter, put, read_filter, write_filter
 from psirp_sim.scapy_layer import MESSAGES, Psirp, PsirpControl, PsirpData, PsirpPayload
-from psirp_sim.wire.control import (
-    NEIGHBOUR,
-    SEAL,
-    FabricKeys,
-    Fragment,
-    LinkState,
-    Message,
-    Protocol,
-    Reassembly,
-    ReportedLink,
-    pieces,
-)
-from psirp_sim.wire.data import DataPacket, Kind
+from psirp_sim.wire.control import NEIGHBOUR, Fragment, LinkState, ReportedLink
+from psirp_sim.wire.data import DataPacket, Kind, Protocol
+from psirp_sim.wire.message import Message
+from psirp_sim.wire.sealing import SEAL, FabricKeys, Reassembly, pieces
 from psirp_sim.zfilters import SIZES, Mode, ZFilter
-from tests.psirp_sim.wire.test_control import EXAMPLES
+from tests.psirp_sim.wire.examples import EXAMPLES, HELD, RID, SID
 
 FILE = Path(__file__).with_name("vectors.json")
 VECTORS = json.loads(FILE.read_text())
@@ -48,6 +47,8 @@ def readable(value):
         return {name: readable(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [readable(part) for part in value]
+    if isinstance(value, Enum):
+        return value.value
     return value.hex() if isinstance(value, bytes) else value
 
 
@@ -91,11 +92,11 @@ def test_there_is_a_data_packet_with_each_kind_of_filter():
     assert {vector["mode"] for vector in VECTORS["data"]} == {"bloom", "exact"}
 
 
-# Control messages
+# Sealed messages
 
 
 @pytest.mark.parametrize("vector", VECTORS["control"], ids=lambda vector: vector["message"])
-def test_control_messages(vector):
+def test_sealed_messages(vector):
     neighbour, across = bytes.fromhex(vector["neighbour"]), bytes.fromhex(vector["across"])
     sealed = neighbour[len(NEIGHBOUR) :]
     message = KEYS.open(sealed)
@@ -131,9 +132,109 @@ def test_fragments():
         assert Psirp(packet)[MESSAGES[Fragment]].piece == fragment.piece
 
 
+# What rendezvous messages carry, worked out as the page says it, with the vectors
+
+
+def fields_of(name: str) -> dict[str, object]:
+    """The fields of the first vector of that message."""
+    return next(each["fields"] for each in VECTORS["control"] if each["message"] == name)
+
+
+def test_the_proof_of_a_registration():
+    register = fields_of("Register")
+    proofs = 0
+    for entry in register["entries"]:
+        access = entry["access"]
+        if access is not None:
+            who = (access["publish"], access["subscribe"])
+            access = [
+                [*map(bytes.fromhex, each)] if isinstance(each, list) else each for each in who
+            ]
+        signed = msgspec.msgpack.encode(
+            [
+                *("psph 1 registration", register["client"], register["epoch"]),
+                *(entry["sequence"], entry["side"]),
+                *(bytes.fromhex(entry["sid"]), bytes.fromhex(entry["rid"])),
+                *(entry["present"], access, entry["guest"]),
+            ]
+        )
+        if entry["proof"] is not None:
+            key, signature = map(bytes.fromhex, entry["proof"])
+            Ed25519PublicKey.from_public_bytes(key).verify(signature, signed)
+            proofs += 1
+    assert proofs == 2
+
+
+def test_the_digest_of_registrations():
+    """`Refresh` comes after `Register`, and nothing else was registered."""
+    digest = bytes(8)
+    entries = fields_of("Register")["entries"]
+    for entry in entries:
+        text = bytes([entry["side"]]) + bytes.fromhex(entry["sid"] + entry["rid"])
+        eight = blake3(text + entry["sequence"].to_bytes(8, "big")).digest()[:8]
+        digest = bytes(a ^ b for a, b in zip(digest, eight, strict=True))
+    refresh = fields_of("Refresh")
+    assert (refresh["count"], refresh["digest"]) == (len(entries), digest.hex())
+    ours = 0
+    for entry in HELD:
+        ours ^= fingerprint(entry)
+    assert ours.to_bytes(8) == digest
+
+
+WITNESSES = [f"psph 1 summary {number}" for number in range(8)]
+
+
+def bits_of(key: str, k: int, m: int) -> list[int]:
+    """The bits that a key sets in a summary of k slices of m bits."""
+    size = 2 if m < 2**15 else 4
+    fitting = [(16, xxhash.xxh3_128), (20, hashlib.sha1), (32, hashlib.sha256)]
+    made_by = next(each for length, each in fitting if k * size <= length)
+    made = made_by(made_by(bytes(4)).digest() + key.encode()).digest()
+    numbers = [int.from_bytes(made[n * size : (n + 1) * size], "little") for n in range(k)]
+    return [n * m + number % m for n, number in enumerate(numbers)]
+
+
+def made_by_hand(k: int, m: int, keys: list[str]) -> bytes:
+    bits = 0
+    for key in keys:
+        for bit in bits_of(key, k, m):
+            bits |= 1 << bit
+    return bits.to_bytes(-(-k * m // 8), "little")
+
+
+def test_the_bits_of_a_summary():
+    bits = bytes.fromhex(fields_of("SummaryIs")["bits"])
+    assert bits[0] == 0
+    k, m = (int.from_bytes(bits[at : at + 8], "little") for at in (9, 17))
+    keys = [*WITNESSES, (SID + RID).hex(), bytes(32).hex()]
+    assert bits[41:] == made_by_hand(k, m, keys)
+    bloom = read_filter(bits)
+    assert contains(bloom, SID, RID)
+    assert contains(bloom, bytes(32), RID)
+    assert not contains(bloom, SID, SID)
+
+
+@pytest.mark.parametrize("count", [1, 30_000, 100_000])
+def test_the_bits_of_larger_summaries(count):
+    """The hash depends on the size."""
+    bloom = new_filter(count)
+    put(bloom, SID, RID)
+    k, m = bloom.num_slices, bloom.bits_per_slice
+    plain = bloom.bitarray.tobytes()
+    assert plain == made_by_hand(k, m, [*WITNESSES, (SID + RID).hex()])
+    assert contains(read_filter(write_filter(bloom)), SID, RID)
+
+
 # docs/wire.md
 
 PAGE = Path(__file__).parents[3].joinpath("docs/wire.md").read_text()
+
+
+def bounded(what: str, least: int | None, most: int | None) -> str:
+    """With how many there may be."""
+    if most is None:
+        return what
+    return f"{what}, {least} to {most}" if least else f"{what}, at most {most}"
 
 
 def spelled(kind: inspect.Type) -> str:
@@ -141,6 +242,8 @@ def spelled(kind: inspect.Type) -> str:
     match kind:
         case inspect.IntType(ge=0, le=le) if le == 2**63 - 1:
             return "number"
+        case inspect.IntType(ge=0, le=None):
+            return "0 to 2^64 - 1"
         case inspect.IntType(ge=ge, le=le):
             return f"{ge} to {le}"
         case inspect.StrType(min_length=1, max_length=63):
@@ -151,13 +254,18 @@ def spelled(kind: inspect.Type) -> str:
             return "bytes"
         case inspect.BytesType(min_length=least, max_length=most):
             return f"{most} bytes" if least == most else f"bytes, at most {most}"
-        case inspect.ListType(item_type=item, max_length=most):
-            return f"list of {spelled(item)}" + (f", at most {most}" if most else "")
+        case (
+            inspect.ListType(item_type=item, min_length=least, max_length=most)
+            | inspect.VarTupleType(item_type=item, min_length=least, max_length=most)
+        ):
+            return bounded(f"list of {spelled(item)}", least, most)
         case inspect.TupleType(item_types=items):
             return f"({', '.join(map(spelled, items))})"
         case inspect.UnionType(types=(inspect.NoneType(), one) | (one, inspect.NoneType())):
             return f"{spelled(one)} or nil"
-        case inspect.StructType(cls=cls):
+        case inspect.UnionType(types=types):
+            return " or ".join(map(spelled, types))
+        case inspect.StructType(cls=cls) | inspect.EnumType(cls=cls):
             return cls.__name__
         case inspect.BoolType():
             return "bool"
@@ -165,35 +273,51 @@ def spelled(kind: inspect.Type) -> str:
 
 
 def parts(kind: inspect.Type) -> set[type]:
-    """The structs a type is made of, itself included."""
+    """The structs and enums a type is made of, itself included."""
     match kind:
         case inspect.StructType(cls=cls, fields=fields):
             return {cls}.union(*(parts(field.type) for field in fields))
-        case inspect.ListType(item_type=item):
+        case inspect.EnumType(cls=cls):
+            return {cls}
+        case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
             return parts(item)
+        case inspect.TupleType(item_types=kinds) | inspect.UnionType(types=kinds):
+            return set().union(*map(parts, kinds))
     return set()
 
 
+def defaulted(default: object) -> str:
+    """The default of a field as the page has it."""
+    if isinstance(default, Enum):
+        return default.name
+    return "nil" if default is None else json.dumps(readable(default))
+
+
 def rows(kind: type) -> list[tuple[str, str]]:
-    """Name and type of each field, as they stand in the table of a message or a part."""
+    """Name and type of each field, as they stand in the table of a message or a part.
+
+    Of an enum, name and number of each value.
+    """
+    if issubclass(kind, Enum):
+        return [(f"{kind.__name__}.{each.name}", str(each.value)) for each in kind]
     return [
         (
             field.encode_name,
             spelled(field.type)
-            + ("" if field.required else f", default {json.dumps(field.default)}"),
+            + ("" if field.required else f", default {defaulted(field.default)}"),
         )
         for field in inspect.type_info(kind).fields
     ]
 
 
 def test_the_page_has_every_message_and_field_with_its_type_and_nothing_else():
-    structs = set().union(*(parts(inspect.type_info(kind)) for kind in MESSAGE_TYPES))
+    described = set().union(*(parts(inspect.type_info(kind)) for kind in MESSAGE_TYPES))
     expected = {
         f"{kind.__name__}, type {kind.type}" if kind in MESSAGES else kind.__name__: rows(kind)
-        for kind in structs
+        for kind in described
     }
     _, *sections = re.split(r"^### (.*)$", PAGE, flags=re.MULTILINE)
-    row = re.compile(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
+    row = re.compile(r"^\| `([\w.]+)` \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
     found = {
         title: row.findall(text.split("\n## ")[0])
         for title, text in zip(sections[::2], sections[1::2], strict=True)
@@ -211,6 +335,18 @@ def test_the_numbers_on_the_page_are_those_of_the_code():
     for kind in (Kind, Protocol):
         listed = dict(re.findall(rf"^\| `{kind.__name__}\.(\w+)` \| (\d+) \|", PAGE, re.MULTILINE))
         assert listed == {each.name: str(each.value) for each in kind}
+
+
+def test_the_homes_on_the_page_are_those_of_the_code():
+    weights = re.findall(r"^\| `(\w+)` \| `([0-9a-f]{16})` \|", PAGE, re.MULTILINE)
+    assert len(weights) == 3
+    for server, weight in weights:
+        made = blake3(SID + server.encode(), derive_key_context="psph 1 home").digest()
+        assert made[:8].hex() == weight
+    heaviest = sorted(weights, key=lambda each: each[1], reverse=True)
+    ranked = [server for server, _ in heaviest]
+    assert homes(SID, sorted(ranked)) == ranked[:2]
+    assert f"homes are {ranked[0]} and {ranked[1]}" in PAGE.replace("\n", " ")
 
 
 # Writing the file anew

@@ -1,0 +1,291 @@
+"""The publisher's side of matches: who listens, the way to them, and telling them so.
+
+Each home of an item says who listens (`Matches`); a listener counts when any of them knows it,
+so that neither a home that has lost its disk nor one that died makes a listener miss anything.
+A listener that is new is told from which version on it gets everything (`Subscribed`), until it
+answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from identifiers import Position
+from psirp_sim.rendezvous.settings import RendezvousSettings
+from psirp_sim.rendezvous.trees import SharedTree, TreePool
+from psirp_sim.runtime.environment import Environment
+from psirp_sim.wire.message import Message
+from psirp_sim.wire.rendezvous import Listener, Match, Matches, Subscribed, SubscribedTaken
+from psirp_sim.zfilters import ZFilter
+
+
+@dataclass(slots=True)
+class HomeSays:
+    """The listeners that one home knows."""
+
+    boot: int
+    match: Match
+    until: int | None = None
+    """When it is forgotten, because the server is no home any more or has begun a new life."""
+
+
+@dataclass(slots=True)
+class Announcement:
+    """A listener that does not know yet that it is subscribed."""
+
+    listener: Listener
+    base: Position | None
+    number: int
+    tries: int = 0
+    due: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Publication:
+    """An item this node publishes, and who listens to it."""
+
+    sid: bytes
+    rid: bytes
+    base: Callable[[], Position | None]
+    """The latest version."""
+    changed: Callable[[Publication], None]
+    """Called at START_PUBLISH, at STOP_PUBLISH, and when the listeners or filters change."""
+    listeners: dict[str, Listener] = field(default_factory=dict)
+    """By node, this one perhaps among them. Send nothing while there are none."""
+    said: dict[str, HomeSays] = field(default_factory=dict)
+    """By server."""
+    announcements: dict[str, Announcement] = field(default_factory=dict)
+    tree: tuple[SharedTree, int] | None = None
+    coming: tuple[SharedTree, int] | None = None
+    """The tree to the present listeners while the manager has not answered yet."""
+
+    @property
+    def filters(self) -> list[ZFilter]:
+        """The way to the listeners on other nodes."""
+        return [] if self.tree is None else self.tree[0].filters
+
+    @property
+    def unreached(self) -> list[str]:
+        """Listeners to which there is no path at present."""
+        return [] if self.tree is None else self.tree[0].unreached
+
+
+class Publishing:
+    """The publications of one node."""
+
+    def __init__(
+        self,
+        env: Environment,
+        settings: RendezvousSettings,
+        trees: TreePool,
+        *,
+        epoch: Callable[[], int],
+        homes_of: Callable[[bytes, bytes], list[str]],
+        send: Callable[[list[ZFilter], Message], None],
+        at_home: Callable[[Subscribed], None],
+    ) -> None:
+        """`send` sends along filters; `at_home` tells a listener on this node."""
+        self._env = env
+        self._settings = settings
+        self._trees = trees
+        self._epoch = epoch
+        self._homes_of = homes_of
+        self._send = send
+        self._at_home = at_home
+        self.publications: dict[tuple[bytes, bytes], Publication] = {}
+        self._announcing: dict[tuple[bytes, bytes], Publication] = {}
+        """Those with listeners that do not know yet."""
+        self._number = 0
+        self._ageing: dict[tuple[bytes, bytes], Publication] = {}
+        """Those of which a server said something that will be forgotten."""
+
+    def start(self) -> None:
+        self._env.call_later(self._settings.retry_interval, self._tick)
+
+    def add(self, publication: Publication) -> None:
+        """From now on matches of it count."""
+        self.publications[publication.sid, publication.rid] = publication
+
+    def remove(self, sid: bytes, rid: bytes) -> None:
+        """It is not published any more: who listens is told, once."""
+        publication = self.publications.pop((sid, rid), None)
+        if publication is None:
+            return
+        self._announcing.pop((sid, rid), None)
+        self._ageing.pop((sid, rid), None)
+        if publication.listeners:
+            self._number += 1
+            ended = Subscribed(
+                self._env.node,
+                self._epoch(),
+                self._number,
+                sid,
+                rid,
+                None,
+                tuple(publication.listeners.values()),
+                ended=True,
+            )
+            self._to_listeners(publication, ended)
+        for held in (publication.tree, publication.coming):
+            if held is not None:
+                self._trees.release(*held)
+
+    # What the homes say
+
+    def receive(self, message: Matches) -> list[tuple[bytes, bytes, int]]:
+        """A home says who listens; what is to be confirmed."""
+        for match in message.items:
+            publication = self.publications.get((match.sid, match.rid))
+            if publication is None:
+                continue
+            said = publication.said.get(message.server)
+            if said is not None and (said.boot, said.match.version) > (message.boot, match.version):
+                continue
+            publication.said[message.server] = HomeSays(message.boot, match)
+            self._age(publication)
+            self._merge(publication)
+        return [(match.sid, match.rid, match.version) for match in message.items]
+
+    def look(self) -> None:
+        """The homes of our items may be others."""
+        for publication in self.publications.values():
+            if publication.said:
+                self._age(publication)
+
+    def restarted(self, server: str) -> None:
+        """What the server said in its last life may not be true any more."""
+        for publication in self.publications.values():
+            said = publication.said.get(server)
+            if said is not None:
+                self._let_age(publication, said)
+
+    def _age(self, publication: Publication) -> None:
+        homes = self._homes_of(publication.sid, publication.rid)
+        for server, said in publication.said.items():
+            if server not in homes:
+                self._let_age(publication, said)
+
+    def _let_age(self, publication: Publication, said: HomeSays) -> None:
+        if said.until is None:
+            said.until = self._env.now() + self._settings.settle
+            self._ageing[publication.sid, publication.rid] = publication
+
+    def _merge(self, publication: Publication) -> None:
+        listeners: dict[str, Listener] = {}
+        for said in publication.said.values():
+            for listener in said.match.listeners:
+                known = listeners.get(listener.node)
+                if known is None or _rank(known) < _rank(listener):
+                    listeners[listener.node] = listener
+        if listeners == publication.listeners:
+            return
+        before, publication.listeners = publication.listeners, listeners
+        for node in publication.announcements.keys() - listeners.keys():
+            del publication.announcements[node]
+        base = publication.base()
+        self._number += 1
+        for node, listener in listeners.items():
+            if before.get(node) != listener:
+                publication.announcements[node] = Announcement(listener, base, self._number)
+        if publication.announcements:
+            self._announcing[publication.sid, publication.rid] = publication
+        if before.keys() != listeners.keys():
+            self._find_the_way(publication)
+        self._announce(publication)
+        publication.changed(publication)
+
+    # The way to the listeners
+
+    def _find_the_way(self, publication: Publication) -> None:
+        if publication.coming is not None:
+            self._trees.release(*publication.coming)
+            publication.coming = None
+        others = [node for node in publication.listeners if node != self._env.node]
+        if others:
+            publication.coming = self._trees.use(others, lambda: self._way_changed(publication))
+        elif publication.tree is not None:
+            self._trees.release(*publication.tree)
+            publication.tree = None
+        self._change_over(publication)
+
+    def _change_over(self, publication: Publication) -> None:
+        """Until the new way is known the old one serves those who were there before."""
+        coming = publication.coming
+        if coming is not None and (coming[0].answered or publication.tree is None):
+            if publication.tree is not None:
+                self._trees.release(*publication.tree)
+            publication.tree, publication.coming = coming, None
+
+    def _way_changed(self, publication: Publication) -> None:
+        self._change_over(publication)
+        for announcement in publication.announcements.values():
+            announcement.due = 0
+        self._announce(publication)
+        publication.changed(publication)
+
+    # Telling listeners
+
+    def taken(self, message: SubscribedTaken) -> None:
+        """A listener knows."""
+        key = (message.sid, message.rid)
+        publication = self._announcing.get(key)
+        if publication is None:
+            return
+        announcement = publication.announcements.get(message.listener.node)
+        if announcement is not None and announcement.listener == message.listener:
+            del publication.announcements[message.listener.node]
+            if not publication.announcements:
+                del self._announcing[key]
+
+    def _tick(self) -> None:
+        now = self._env.now()
+        for publication in list(self._ageing.values()):
+            self._forget_what_is_outdated(publication, now)
+        for publication in list(self._announcing.values()):
+            self._announce(publication)
+        self._env.call_later(self._settings.retry_interval, self._tick)
+
+    def _forget_what_is_outdated(self, publication: Publication, now: int) -> None:
+        ageing = {s: said for s, said in publication.said.items() if said.until is not None}
+        for server, said in ageing.items():
+            assert said.until is not None
+            if said.until <= now:
+                del publication.said[server]
+        if not any(said.until is not None for said in publication.said.values()):
+            del self._ageing[publication.sid, publication.rid]
+        if ageing:
+            self._merge(publication)
+
+    def _announce(self, publication: Publication) -> None:
+        now = self._env.now()
+        alike: dict[tuple[int, Position | None], list[Listener]] = {}
+        for node, announcement in publication.announcements.items():
+            if announcement.due > now or not (publication.filters or node == self._env.node):
+                continue
+            announcement.due = now + self._settings.pause(announcement.tries)
+            announcement.tries += 1
+            kind = (announcement.number, announcement.base)
+            alike.setdefault(kind, []).append(announcement.listener)
+        for (number, base), listeners in alike.items():
+            position = None if base is None else (base.publisher.raw, base.epoch, base.version)
+            message = Subscribed(
+                self._env.node,
+                self._epoch(),
+                number,
+                publication.sid,
+                publication.rid,
+                position,
+                tuple(listeners),
+            )
+            self._to_listeners(publication, message)
+
+    def _to_listeners(self, publication: Publication, message: Subscribed) -> None:
+        if any(listener.node == self._env.node for listener in message.listeners):
+            self._env.call_later(0, self._at_home, message)
+        if publication.filters:
+            self._send(publication.filters, message)
+
+
+def _rank(listener: Listener) -> tuple[int, int]:
+    return listener.epoch, listener.sequence

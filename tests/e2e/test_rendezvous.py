@@ -1,0 +1,292 @@
+"""The rendezvous on real sockets: servers and clients that are killed with -9 under load."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import rendezvous_process
+from tests.psph.test_serve import PSPH, free_ports
+
+SCRIPT = Path(rendezvous_process.__file__)
+SERVERS, MANAGERS, CLIENTS = ("r1", "r2", "r3"), ("t1", "t2"), ("a", "b", "c", "d")
+STEADY, CHURN, WHOLE = range(400), range(1_000, 1_080), 3
+PATIENCE = 120
+"""Seconds until a test gives up; nothing is measured."""
+
+
+class Node:
+    """A process and the last things it said."""
+
+    def __init__(self, name, roles="", storage="", port=0):
+        self.name = name
+        self.roles = roles
+        self.storage = storage
+        self.process = subprocess.Popen(
+            [sys.executable, SCRIPT, name, str(port), roles, storage],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.last = {}
+        self.shown = {"shown": 0}
+        self._reader = None
+
+    def ready(self):
+        self.port = json.loads(self.process.stdout.readline())["ready"]
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            if not line.endswith("\n"):
+                return  # killed while it spoke
+            said = json.loads(line)
+            if "shown" in said:
+                self.shown = said
+            else:
+                self.last = said
+
+    def tell(self, **command):
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+
+    def show(self):
+        number = self.shown["shown"] + 1
+        self.tell(show=number)
+        eventually(lambda: self.shown["shown"] == number)
+        return self.shown
+
+    def kill(self):
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._reader.join(timeout=20)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.stdin.close()
+            try:
+                self.process.wait(timeout=20)
+            finally:
+                self.process.kill()
+                self.process.wait()
+        if self._reader is not None:
+            self._reader.join(timeout=20)
+        self.process.stdout.close()
+
+
+def eventually(condition, seconds=PATIENCE, say=lambda: ""):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"it never came true: {say()}"
+        time.sleep(0.05)
+
+
+class Fabric:
+    """t1 and t2 are topology managers and linked to all; so any other node may die."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.nodes = {name: Node(name, "topology", self.storage(name)) for name in MANAGERS}
+        for name in SERVERS:
+            self.nodes[name] = Node(name, "rendezvous", self.storage(name))
+        self.nodes |= {name: Node(name) for name in CLIENTS}
+        for node in self.nodes.values():
+            node.ready()
+        for node in self.nodes.values():
+            self._link(node)
+
+    def _link(self, node):
+        for name, other in self.nodes.items():
+            if name != node.name and (name in MANAGERS or node.name in MANAGERS):
+                node.tell(link=name, port=other.port)
+        node.tell(start=True)
+
+    def __getitem__(self, name):
+        return self.nodes[name]
+
+    def storage(self, name):
+        return str(self.directory / f"{name}.sqlite")
+
+    def restart(self, name, with_disk):
+        before = self.nodes[name]
+        if not with_disk:
+            for file in self.directory.glob(f"{name}.sqlite*"):
+                file.unlink()
+        before.close()
+        node = self.nodes[name] = Node(name, before.roles, before.storage, before.port)
+        node.ready()
+        self._link(node)
+
+    def close(self):
+        for node in self.nodes.values():
+            node.close()
+
+
+@pytest.fixture
+def fabric(tmp_path):
+    made = Fabric(tmp_path)
+    yield made
+    made.close()
+
+
+def publishers(item):
+    """Who publishes it for good: one, of every fifth item two."""
+    return [CLIENTS[item % 4]] + ([CLIENTS[(item + 1) % 4]] if item % 5 == 0 else [])
+
+
+def subscribers(item):
+    """Who subscribes to it for good; d, to a whole scope as well."""
+    found = {CLIENTS[(item + 1) % 4]} | ({CLIENTS[(item + 2) % 4]} if item % 2 == 0 else set())
+    return found | ({"d"} if item % rendezvous_process.SCOPES == WHOLE else set())
+
+
+def work_of(name):
+    own = {CLIENTS[(number + 1) % 4] for number in ()}
+    assert not own
+    return {
+        "publish": [item for item in STEADY if name in publishers(item)],
+        "subscribe": [
+            item
+            for item in STEADY
+            if name in (CLIENTS[(item + 1) % 4], *([CLIENTS[(item + 2) % 4]] * (item % 2 == 0)))
+        ],
+        "whole": [WHOLE] if name == "d" else [],
+        "churn": list(CHURN),
+        "every_ms": 20,
+        "compete": name != "d",
+    }
+
+
+def steady_matches():
+    return sum(len(publishers(item)) * len(subscribers(item)) for item in STEADY)
+
+
+def mismatches(shown):
+    """By what the living clients have registered: who should be matched and is not, or is and
+    should not be."""
+    wrong = []
+    for item in [*STEADY, *CHURN]:
+        scope = item % rendezvous_process.SCOPES
+        publishing = [name for name in shown if item in shown[name]["there"]["publication"]]
+        listening = [
+            name
+            for name in shown
+            if item in shown[name]["there"]["subscription"]
+            or scope in shown[name]["there"]["whole"]
+        ]
+        for name in publishing:
+            if shown[name]["listeners"].get(str(item)) != sorted(listening):
+                wrong.append((item, name, "listeners", shown[name]["listeners"].get(str(item))))
+        for name in shown:
+            expected = sorted(publishing) if name in listening else []
+            if sorted(shown[name]["sources"].get(str(item), [])) != expected:
+                wrong.append((item, name, "sources", shown[name]["sources"].get(str(item))))
+    return wrong
+
+
+def test_matches_and_writer_leases_survive_kill_9_of_servers_and_clients(fabric):
+    clients = {name: fabric[name] for name in CLIENTS}
+    for name, client in clients.items():
+        client.tell(work=work_of(name))
+
+    def all_secure():
+        return sum(c.last.get("secure", 0) for c in clients.values()) >= steady_matches()
+
+    def secured():
+        eventually(all_secure, say=lambda: [c.last.get("secure") for c in clients.values()])
+
+    def served(count=100):
+        """The load goes on: each client's requests are answered."""
+        before = {name: client.last["codes"].get("OK", 0) for name, client in clients.items()}
+        eventually(
+            lambda: all(c.last["codes"]["OK"] >= before[n] + count for n, c in clients.items()),
+            say=lambda: {name: client.last["codes"] for name, client in clients.items()},
+        )
+
+    def voting(name):
+        eventually(
+            lambda: fabric[name].last.get("view", {}).get("settled"),
+            say=lambda: fabric[name].last.get("view"),
+        )
+
+    def holding():
+        return [name for name, client in clients.items() if client.last.get("holds")]
+
+    # Under load one server dies, and comes back with its disk.
+    secured()
+    for name in SERVERS:
+        voting(name)
+    eventually(holding)
+    served()
+    fabric["r1"].kill()
+    served(200)
+    fabric.restart("r1", with_disk=True)
+    voting("r1")
+    assert not fabric["r1"].last["knew_nothing"]
+    # Another dies, and has lost its disk. (Of a match at least one home must be left.)
+    secured()
+    fabric["r2"].kill()
+    served(200)
+    fabric.restart("r2", with_disk=False)
+    voting("r2")
+    assert fabric["r2"].last["knew_nothing"]
+    secured()
+    assert sum(bool(client.last["held"]) for client in clients.values()) >= 2
+    # The holder of the writer lease dies.
+    for client in clients.values():
+        client.tell(keep=True)
+    time.sleep(0.3)  # whoever was about to give it back has done so
+    eventually(holding)
+    (holder,) = holding()
+    dead = clients.pop(holder)
+    dead.kill()
+    died = time.monotonic_ns()
+    eventually(holding, say=lambda: {n: c.last["held"] for n, c in clients.items()})
+    served()
+    # The load stops.
+    for client in clients.values():
+        client.tell(pause=True)
+    eventually(
+        lambda: all(
+            c.last["asked"] == c.last["ended"] and not c.last["busy"] for c in clients.values()
+        ),
+        say=lambda: {name: client.last for name, client in clients.items()},
+    )
+    found = {}
+
+    def matched():
+        found.update({name: client.show() for name, client in clients.items()})
+        return not mismatches(found)
+
+    eventually(matched, say=lambda: mismatches(found)[:10])
+    registered = sum(len(each) for shown in found.values() for each in shown["there"].values())
+    eventually(
+        lambda: sum(fabric[name].last["registrations"] for name in SERVERS) == 2 * registered,
+        say=lambda: (registered, {name: fabric[name].last for name in SERVERS}),
+    )
+
+    for client in (*clients.values(), dead):
+        assert client.last["wrong"] == []
+        assert client.last["codes"]["OK"] > 700
+        lost = client.last["losses"]
+        assert [each for each in lost if each[2] != holder or each[0] < died] == []
+    for node in fabric.nodes.values():
+        assert node.last["core_errors"] == 0, node.name
+    held = sorted(
+        (since, until, fence)
+        for client in (*clients.values(), dead)
+        for since, until, fence in client.last["held"]
+    )
+    assert len(held) >= 4
+    for (_, until, fence), (since, _, next_fence) in pairwise(held):
+        assert until <= since, "two hold the writer lease at the same time"
+        assert fence < next_fence
