@@ -287,7 +287,8 @@ class RendezvousTrial:
         if lease.fence <= self._fences.get(lease.sid, 0):
             self._wrong = f"{peer.env.node} got fencing epoch {lease.fence}, and that is not new"
         self._fences[lease.sid] = lease.fence
-        self._holders[lease.sid].append((peer, lease))
+        if (peer, lease) not in self._holders[lease.sid]:
+            self._holders[lease.sid].append((peer, lease))
 
     # What goes wrong
 

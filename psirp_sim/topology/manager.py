@@ -91,6 +91,7 @@ class TopologyManager:
         self._told: dict[str, Told] = {}
         self.trees: dict[bytes, KeptTree] = {}
         self.active = False
+        self._version = 0
 
     def start(self) -> None:
         self._env.call_later(self._settings.request_interval, self._repeat)
@@ -116,6 +117,12 @@ class TopologyManager:
         if told is not None:
             known = (message.manager, message.boot, message.version)
             told.confirmed = known == self._mark(told.version)
+
+    def _next_version(self) -> int:
+        # One count for all: it grows also for a node or a tree that was forgotten in between,
+        # and that still knows what it was told before.
+        self._version += 1
+        return self._version
 
     def _mark(self, version: int) -> tuple[str, int, int]:
         return self._env.node, self.boot, version
@@ -154,8 +161,7 @@ class TopologyManager:
             told = self._told.get(node)
             boot = self._database.boot_of(node)
             if told is None or told.routes != routes or told.boot != boot:
-                version = 1 if told is None else told.version + 1
-                self._told[node] = Told(version, routes, boot)
+                self._told[node] = Told(self._next_version(), routes, boot)
                 self._tell(node)
         if len(nodes) > SLICE:
             self._env.call_later(0, self._tell_some, graph, nodes[SLICE:], servers)
@@ -205,7 +211,7 @@ class TopologyManager:
         filters, too_far = self._make_filters(graph, request.source, reached)
         unreached = [n for n in request.receivers if n not in reachable or n in too_far]
         if tree.version == 0 or (filters, unreached) != (tree.filters, tree.unreached):
-            tree.version += 1
+            tree.version = self._next_version()
             tree.filters, tree.unreached, tree.known = filters, unreached, False
         if not tree.known:
             self._reply(tree)

@@ -174,6 +174,7 @@ class LeaseTrial:
                      for name in self.servers}  # fmt: skip
         self.gains = {topic: [] for topic in self.topics}
         self.fences = dict.fromkeys(self.topics, 0)
+        self.quarrelsome = random.random() < 0.3
         self.wrong = None
         self.tenures = 0
         self.build(skew)
@@ -221,7 +222,7 @@ class LeaseTrial:
         for _ in range(random.choice([0, 0, 3])):
             by, gone = random.sample(self.servers, 2)
             at(random.randrange(self.duration), self.on, by, remove(gone))
-        if random.random() < 0.3:
+        if self.quarrelsome:
             at(random.randrange(self.duration), self.quarrel)
 
     def quarrel(self):
@@ -294,8 +295,10 @@ class LeaseTrial:
         if not self.calm_servers:
             kinds += [
                 replace(crash, name="wipe", targets=[self.frail], begin=self.wipe(crash.begin)),
-                replace(crash, name="death", targets=[self.frail], end=lambda name: None),
             ]
+        if not self.calm_servers and not self.quarrelsome:
+            # A quarrel may have to wait for the dead (`membership`).
+            kinds.append(replace(crash, name="death", targets=[self.frail], end=lambda name: None))
         return kinds
 
     def wipe(self, crash):
