@@ -72,7 +72,7 @@ class RendezvousClient:
             servers=servers,
             reachable=self._reachable,
             send=self.send,
-            restarted=lambda server: self.publishing.restarted(server),
+            restarted=lambda server, boot: self.publishing.restarted(server, boot),
         )
         self.publishing = Publishing(
             env,

@@ -42,10 +42,10 @@ class Correspondence:
         *,
         epoch: Callable[[], int],
         send: Callable[[str, Message], None],
-        restarted: Callable[[str], None],
+        restarted: Callable[[str, int], None],
     ) -> None:
-        """`send` fills in how the server reaches us; `restarted` is called with a server that
-        has begun a new life."""
+        """`send` fills in how the server reaches us; `restarted` is called with a server and
+        the number of the life it has begun."""
         self._env = env
         self._settings = settings
         self.server = server
@@ -176,9 +176,9 @@ class Correspondence:
             self._digest ^= fingerprint(entry)
 
     def _heard_from(self, boot: int) -> None:
-        if boot != self._boot:
+        if boot > self._boot:
             if self._boot:
-                self._restarted(self.server)
+                self._restarted(self.server, boot)
                 self.refresh()
             self._boot = boot
 

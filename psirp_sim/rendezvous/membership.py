@@ -163,6 +163,7 @@ class Membership:
     # Talking to the others
 
     def _tick(self) -> None:
+        self._recent()
         self._review()
         for server in self._others():
             self._tell(server, answer=self.settled_at is None)
@@ -182,9 +183,8 @@ class Membership:
         return [server for server in self._live() if server != self._env.node]
 
     def _heard(self, server: str, view: View) -> None:
-        if server == self._env.node or len(self._reports) >= MOST_REPORTS:
-            return
-        self._reports[server] = (view, self._env.now())
+        if server in self._reports or len(self._reports) < MOST_REPORTS:
+            self._reports[server] = (view, self._env.now())
         if view.number > self.view.number:
             self._move(view)
         elif view.number == self.view.number and not view.before and self.view.before:
@@ -192,7 +192,7 @@ class Membership:
         self._review()
 
     def _recent(self) -> dict[str, View]:
-        """What the others have said lately."""
+        """What the others have said lately; the rest is forgotten."""
         since = self._env.now() - self._settings.writer_lease // 2
         self._reports = {name: each for name, each in self._reports.items() if each[1] >= since}
         return {name: view for name, (view, _) in self._reports.items()}

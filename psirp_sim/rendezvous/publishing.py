@@ -153,11 +153,11 @@ class Publishing:
             if publication.said:
                 self._age(publication)
 
-    def restarted(self, server: str) -> None:
-        """What the server said in its last life may not be true any more."""
+    def restarted(self, server: str, boot: int) -> None:
+        """What the server said in an earlier life than this may not be true any more."""
         for publication in self.publications.values():
             said = publication.said.get(server)
-            if said is not None:
+            if said is not None and said.boot < boot:
                 self._let_age(publication, said)
 
     def _age(self, publication: Publication) -> None:

@@ -67,10 +67,10 @@ class Registrar:
         servers: Callable[[], dict[str, int]],
         reachable: Callable[[str], bool],
         send: Callable[[str, Message], None],
-        restarted: Callable[[str], None],
+        restarted: Callable[[str, int], None],
     ) -> None:
         """`servers` are those that share the scopes among them, with the number of their lives;
-        `restarted` is called with one that has begun a new life."""
+        `restarted` is called with one that has begun a new life, and its number."""
         self._env = env
         self._settings = settings
         self._epoch = epoch

@@ -59,6 +59,7 @@ class RendezvousServer:
         them that are not being drained. `reach` sends to a client along filters it gave,
         `to_server` to another server."""
         self._env = env
+        self.node = env.node
         self._settings = settings
         self._boot = boot
         self._live = live

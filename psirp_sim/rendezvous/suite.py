@@ -368,9 +368,7 @@ class RendezvousTrial:
             left -= together
             peers = {name: peer for name in sorted(together) if (peer := self._peer(name))}
             if self._served(peers):
-                unsettled = (
-                    self._unmatched(peers) or self._unkept(peers) or self._unwritten(peers)
-                )
+                unsettled = self._unmatched(peers) or self._unkept(peers) or self._unwritten(peers)
                 if unsettled is not None:
                     return unsettled
         return None
@@ -431,9 +429,18 @@ class RendezvousTrial:
 
     def _unwritten(self, peers: Mapping[str, Peer]) -> str | None:
         servers = [peer.node.server for peer in peers.values() if peer.node.server is not None]
-        members = max(server.membership.view for server in servers).members
-        if 2 * len(peers.keys() & members) <= len(members):
-            return None
+        view = max((server.membership.view for server in servers), key=lambda view: view.number)
+        complete = peers.keys() >= {*view.members, *view.before}
+        voting = {
+            server.node
+            for server in servers
+            # One that lost its disk may have to wait for one that is not there.
+            if complete or not server.membership.forgetful
+        }
+        # Before a view that is settled there are none.
+        for needed in (view.members, view.before or view.members):
+            if 2 * len(voting.intersection(needed)) <= len(needed):
+                return None
         for topic, holders in self._holders.items():
             competing = [name for name in peers if topic in self.candidates.get(name, ())]
             if competing and not any(self._holds(*each) for each in holders):

@@ -78,21 +78,23 @@ class Voting:
     def receive(self, ask: LeaseAsk) -> None:
         self._forget_expired()
         topic = ask.sid + ask.rid
+        back = [each.zfilter() for each in ask.back]
         code = self._release(topic, ask) if ask.release else self._vote(topic, ask)
         if code is Code.OK and ask.fence > self._fence(topic)[0]:
             self._writing[topic] += 1
             value = ask.fence.to_bytes(8) + ask.client.encode()
-            self._env.storage.write({FENCE + topic: value}, lambda: self._written(topic, ask))
+            self._env.storage.write({FENCE + topic: value}, lambda: self._written(ask, back))
         elif code is Code.OK and self._writing[topic]:
-            self._env.storage.write({}, lambda: self._answer(ask, code))  # after the fence
+            self._env.storage.write({}, lambda: self._answer(ask, back, code))  # after the fence
         else:
-            self._answer(ask, code)
+            self._answer(ask, back, code)
 
-    def _written(self, topic: bytes, ask: LeaseAsk) -> None:
+    def _written(self, ask: LeaseAsk, back: list[ZFilter]) -> None:
+        topic = ask.sid + ask.rid
         self._writing[topic] -= 1
         if not self._writing[topic]:
             del self._writing[topic]
-        self._answer(ask, Code.OK)
+        self._answer(ask, back, Code.OK)
 
     def _vote(self, topic: bytes, ask: LeaseAsk) -> Code:
         membership = self._membership
@@ -165,7 +167,7 @@ class Voting:
         stored = self._env.storage.get(FENCE + topic)
         return (0, "") if stored is None else (int.from_bytes(stored[:8]), stored[8:].decode())
 
-    def _answer(self, ask: LeaseAsk, code: Code) -> None:
+    def _answer(self, ask: LeaseAsk, back: list[ZFilter], code: Code) -> None:
         topic = ask.sid + ask.rid
         promise = self.promises.get(topic)
         holder, left = "", 0
@@ -185,4 +187,4 @@ class Voting:
             holder,
             left,
         )
-        self._send(ask.client, [each.zfilter() for each in ask.back], vote)
+        self._send(ask.client, back, vote)

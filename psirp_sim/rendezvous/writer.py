@@ -141,7 +141,8 @@ class WriterLeases:
             return
         del self.leases[key]
         lease.mine, lease.until, lease.round = False, 0, None
-        self._give_back(lease, list(self.view.members), successor)
+        if not lease.yields:  # else it has not asked for anything yet
+            self._give_back(lease, list(self.view.members), successor)
 
     def receive(self, vote: LeaseVote) -> None:
         if vote.client != self._env.node or vote.epoch != self._epoch():
@@ -190,8 +191,8 @@ class WriterLeases:
         members = round.view.members
         agreed = sum(round.votes.get(name) is Code.OK for name in members)
         if agreed < majority(members):
-            open_ = sum(name not in round.votes for name in members or round.servers)
-            if not lease.mine and agreed + open_ < majority(members):
+            unheard = sum(name not in round.votes for name in members or round.servers)
+            if not lease.mine and agreed + unheard < majority(members):
                 self._fail(lease)
             return
         until = round.sent + self.length

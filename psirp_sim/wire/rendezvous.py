@@ -226,7 +226,7 @@ class SubscribedTaken(Message, frozen=True, array_like=True):
 
 
 class View(Part, frozen=True, array_like=True, order=True):
-    """The servers that vote on writer leases; of two views the greater one counts."""
+    """The servers that vote on writer leases; the one with the greater number counts."""
 
     number: Number
     members: Annotated[tuple[Name, ...], Meta(max_length=MOST_SERVERS)]

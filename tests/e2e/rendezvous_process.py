@@ -56,7 +56,7 @@ Wish = tuple[str, int]
 
 
 def sid_of(wish: Wish) -> bytes:
-    kind, number = wish
+    _, number = wish
     return sha256(b"scope %d" % (number % SCOPES)).digest()
 
 
@@ -115,7 +115,7 @@ class Customer:
         self._after(self.steady, self._change_something)
 
     def _change_something(self) -> None:
-        if not self.paused:
+        if self.churn and not self.paused:
             wish = self.random.choice(self.churn)
             there = self.there.get(wish, False)
             if there is not None:

@@ -10,11 +10,13 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from psph import cli
 from tests.e2e import rendezvous_process
 from tests.psph.test_serve import PSPH, free_ports
 
@@ -71,13 +73,12 @@ class Node:
         self._reader.join(timeout=20)
 
     def close(self):
-        if self.process.poll() is None:
-            self.process.stdin.close()
-            try:
-                self.process.wait(timeout=20)
-            finally:
-                self.process.kill()
-                self.process.wait()
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=20)
+        finally:
+            self.process.kill()
+            self.process.wait()
         if self._reader is not None:
             self._reader.join(timeout=20)
         self.process.stdout.close()
@@ -150,8 +151,6 @@ def subscribers(item):
 
 
 def work_of(name):
-    own = {CLIENTS[(number + 1) % 4] for number in ()}
-    assert not own
     return {
         "publish": [item for item in STEADY if name in publishers(item)],
         "subscribe": [
@@ -290,3 +289,134 @@ def test_matches_and_writer_leases_survive_kill_9_of_servers_and_clients(fabric)
     for (_, until, fence), (since, _, next_fence) in pairwise(held):
         assert until <= since, "two hold the writer lease at the same time"
         assert fence < next_fence
+
+
+# psph serve
+
+CONFIGURATION = """
+[node]
+name = "{name}"
+domain = "site-a.test"
+roles = [{roles}]
+data = "{name}"
+
+[fabric]
+listen = "127.0.0.1:{port}"
+keys = ["end to end"]
+link_seed = "end to end"
+hello_ms = 200
+
+[[fabric.link]]
+name = "{other}"
+address = "127.0.0.1:{other_port}"
+
+[rendezvous]
+members = ["r1", "r2"]
+lease_s = 6
+writer_lease_s = 3
+settle_s = 2
+time_out_s = 4
+"""
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Two servers by `psph serve`: their admin ports; and a client that has found them."""
+    ports = dict(zip(("r1", "r2"), free_ports(2), strict=True))
+    roles = {"r1": '"topology", "rendezvous"', "r2": '"rendezvous"'}
+    processes, admin = [], {}
+    client = Node("a")
+    try:
+        for name, other in (("r1", "r2"), ("r2", "r1")):
+            file = tmp_path / f"{name}.toml"
+            file.write_text(
+                CONFIGURATION.format(
+                    name=name,
+                    roles=roles[name],
+                    port=ports[name],
+                    other=other,
+                    other_port=ports[other],
+                )
+            )
+            process = subprocess.Popen(
+                [PSPH, "serve", "--config", file],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            processes.append(process)
+        for name, process in zip(ports, processes, strict=True):
+            admin[name] = re.fullmatch(r"ready http://(.*)/\n", process.stdout.readline())[1]
+        client.ready()
+        client.tell(link="r1", port=ports["r1"])  # which lets in whoever has the key
+        client.tell(start=True)
+        yield admin, client
+    finally:
+        client.close()
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        for process in processes:
+            _, errors = process.communicate(timeout=60)
+            assert process.returncode == 0, errors
+            assert "Traceback" not in errors
+
+
+def test_status_and_drain_of_a_served_rendezvous(served, capsys, tmp_path):
+    admin, client = served
+
+    def status(name):
+        assert cli.run(["fabric", "status", "--node", admin[name], "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["rendezvous"]
+
+    def settled(name, members):
+        found = status(name)
+        view = found["view"]
+        return view["settled"] and view["members"] == members
+
+    for name in admin:
+        eventually(partial(settled, name, ["r1", "r2"]), say=partial(status, name))
+    publish, subscribe = list(range(60)), list(range(30, 90))
+    client.tell(
+        work={
+            "publish": publish, "subscribe": subscribe, "whole": [], "churn": [],
+            "every_ms": 1_000, "compete": True,
+        }
+    )  # fmt: skip
+    scopes = rendezvous_process.SCOPES
+    registered = scopes + len(publish) + len(subscribe)
+
+    def holds_all(name):
+        return status(name)["registrations"] == registered
+
+    for name in admin:
+        eventually(partial(holds_all, name), say=partial(status, name))
+        found = status(name)
+        assert found["servers"] == ["r1", "r2"]
+        assert (found["clients"], found["scopes"], found["items"]) == (1, scopes, 90)
+        assert found["shards"]["first"] + found["shards"]["second"] == scopes
+        assert found["shards"]["elsewhere"] == 0
+        assert found["requests"]["ok"] >= registered
+    assert sum(status(name)["shards"]["first"] for name in admin) == scopes
+    eventually(lambda: client.last["holds"], say=lambda: client.last)
+    assert cli.run(["fabric", "status", "--node", admin["r1"]]) == 0
+    assert re.search(rf"registrations +{registered}", capsys.readouterr().out)
+
+    drain = ["fabric", "drain", "--node", admin["r2"], "--token-file"]
+    wrong = tmp_path / "wrong"
+    wrong.write_text("a guess\n")
+    assert cli.run([*drain, str(wrong)]) == 1
+    error = capsys.readouterr().err
+    assert "401" in error
+    assert "admin token" in error
+    assert error.count("\n") == 1
+    assert not status("r2")["view"]["drained"]
+
+    assert cli.run([*drain, str(tmp_path / "r2" / "admin-token")]) == 0
+    assert "is being drained" in capsys.readouterr().out
+    for name in admin:
+        eventually(partial(settled, name, ["r1"]), say=partial(status, name))
+    eventually(lambda: status("r2")["registrations"] == 0, say=lambda: status("r2"))
+    assert status("r2")["view"]["drained"]
+    found = status("r1")
+    assert found["registrations"] == registered
+    assert found["shards"] == {"first": scopes, "second": 0, "elsewhere": 0}
+    assert client.last["wrong"] == []
+    assert client.last["core_errors"] == 0

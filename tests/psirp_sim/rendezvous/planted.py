@@ -7,6 +7,7 @@ and clients repair much of what the other gets wrong; these are bugs that they c
 from __future__ import annotations
 
 from psirp_sim.rendezvous.correspondence import Correspondence
+from psirp_sim.rendezvous.writer import WriterLease
 from tests.psirp_sim.forwarding.planted import Careless
 
 
@@ -157,17 +158,68 @@ class AnnouncesOnce(Careless):
         publishing._announce = once
 
 
-PLANTED = [
-    AsksOnce,
-    NeverTimesOut,
-    EndsTwice,
-    NeverRefreshes,
-    StaysWithItsFirstHomes,
-    AlwaysInStep,
-    NeverForgets,
-    BelievesEarlierLives,
-    TellsMatchesOnce,
-    CountsMatchesAnew,
-    KeepsWhatFormerHomesSaid,
-    AnnouncesOnce,
-]
+class VotesForEverybody(Careless):
+    """A server promises a topic to whoever asks."""
+
+    def plant(self):
+        if self.server is not None:
+            voting = self.server.voting
+            vote = voting._vote
+
+            def freely(topic, ask):
+                voting.promises.pop(topic, None)
+                return vote(topic, ask)
+
+            voting._vote = freely
+
+
+class HoldsWhatRanOut(Careless):
+    """A writer does not look at the clock."""
+
+    def plant(self):
+        class Endless(WriterLease):
+            @property
+            def held(self):
+                return self.mine
+
+        writers = self.rendezvous.writers
+        acquire = writers.acquire
+
+        def endlessly(sid, rid, changed):
+            lease = acquire(sid, rid, changed)
+            lease.__class__ = Endless
+            return lease
+
+        writers.acquire = endlessly
+        writers._lose = lambda lease: None
+
+
+class FencesAnew(Careless):
+    """Every holder has the same fencing epoch."""
+
+    def plant(self):
+        if self.server is not None:
+            self.server.voting._fence = lambda topic: (0, "")
+        writers = self.rendezvous.writers
+        begin = writers._begin
+        writers._begin = lambda lease, fence: begin(lease, min(fence, 7))
+
+
+PLANTED = {
+    AsksOnce: 1,
+    NeverTimesOut: 13,
+    EndsTwice: 0,
+    NeverRefreshes: 1,
+    StaysWithItsFirstHomes: 1,
+    AlwaysInStep: 8,
+    NeverForgets: 3,
+    BelievesEarlierLives: 0,
+    TellsMatchesOnce: 1,
+    CountsMatchesAnew: 1,
+    KeepsWhatFormerHomesSaid: 1,
+    AnnouncesOnce: 0,
+    VotesForEverybody: 0,
+    HoldsWhatRanOut: 6,
+    FencesAnew: 0,
+}
+"""Each with a seed that finds it."""
