@@ -151,9 +151,10 @@ def run(rounds: int = 7, requests: int = 2_000, matches: int = 500) -> dict[str,
 class Process:
     """A process of the benchmark: a line of JSON for each question, and one for the answer."""
 
-    def __init__(self, stack: ExitStack, cpu: str, *arguments: str) -> None:
+    def __init__(self, stack: ExitStack, cpu: str, name: str, *arguments: str) -> None:
+        self.name = name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.rendezvous", *arguments],
+            [sys.executable, "-m", "bench.rendezvous", name, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

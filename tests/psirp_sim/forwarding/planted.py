@@ -155,15 +155,16 @@ def edges_of(origin, links):
     return [Edge(origin, link.name, link.peer, link.peer_link, link.cost) for link in links]
 
 
-PLANTED = [
-    ForgetsWhatItSaw,
-    DoesNotCountFalseCopies,
-    NeverRecomputes,
-    StandbyNeverTakesOver,
-    DeafToNews,
-    NeverGivesUpALink,
-    FloodsOnly,
-    TellsRoutesOnce,
-    FollowsItsFirstManager,
-    TrustsOneEnd,
-]
+PLANTED = {
+    ForgetsWhatItSaw: 1,
+    DoesNotCountFalseCopies: 1,
+    NeverRecomputes: 1,
+    StandbyNeverTakesOver: 1,
+    DeafToNews: 1,
+    NeverGivesUpALink: 1,
+    FloodsOnly: 1,
+    TellsRoutesOnce: 73,
+    FollowsItsFirstManager: 1,
+    TrustsOneEnd: 1,
+}
+"""Each with a seed to begin with."""

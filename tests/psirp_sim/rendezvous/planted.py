@@ -206,20 +206,20 @@ class FencesAnew(Careless):
 
 
 PLANTED = {
-    AsksOnce: 1,
+    AsksOnce: 8,
     NeverTimesOut: 13,
-    EndsTwice: 0,
-    NeverRefreshes: 1,
-    StaysWithItsFirstHomes: 1,
+    EndsTwice: 4,
+    NeverRefreshes: 4,
+    StaysWithItsFirstHomes: 7,
     AlwaysInStep: 8,
-    NeverForgets: 3,
+    NeverForgets: 35,
     BelievesEarlierLives: 0,
-    TellsMatchesOnce: 1,
-    CountsMatchesAnew: 1,
-    KeepsWhatFormerHomesSaid: 1,
+    TellsMatchesOnce: 35,
+    CountsMatchesAnew: 9,
+    KeepsWhatFormerHomesSaid: 8,
     AnnouncesOnce: 0,
     VotesForEverybody: 0,
-    HoldsWhatRanOut: 6,
-    FencesAnew: 0,
+    HoldsWhatRanOut: 11,
+    FencesAnew: 4,
 }
 """Each with a seed that finds it."""

@@ -25,7 +25,7 @@ def test_the_rendezvous_survives(capsys):
     assert summary.hits > summary.faults / 4, "the faults must hit traffic to mean anything"
 
 
-@pytest.mark.parametrize(("bug", "hint"), PLANTED.items(), ids=lambda each: str(each))
+@pytest.mark.parametrize(("bug", "hint"), PLANTED.items(), ids=[bug.__name__ for bug in PLANTED])
 def test_a_planted_bug_is_found(bug, hint):
     # The hint is a seed known to find it, so that the test is quick; any of the first will do.
     outcome = None
