@@ -137,6 +137,8 @@ class FabricNode:
         """Be a rendezvous server no longer: clients go to the others, and the view without us."""
         if self.server is None:
             raise ValueError(f"{self.env.node} is no rendezvous server")
+        if list(self._rendezvous_servers()) == [self.env.node]:
+            raise ValueError(f"{self.env.node} is the only rendezvous server that can be reached")
         self.server.membership.leave()
         self._drained()
 
@@ -208,7 +210,7 @@ class FabricNode:
             self.env,
             self.settings,
             self.database,
-            send=self._to_server,
+            send=self._reach,
             attached=self._routes_changed,
         )
         self.rendezvous = RendezvousClient(
@@ -218,7 +220,8 @@ class FabricNode:
             epoch=lambda: self.boot,
             servers=self._rendezvous_servers,
             voters=self._voters,
-            reach=self._to_server,
+            life_of=self.database.boot_of,
+            reach=self._reach,
             along=self._along,
         )
         if RENDEZVOUS in self.roles:
@@ -228,7 +231,7 @@ class FabricNode:
                 boot=lambda: self.boot,
                 live=self._voters,
                 sharing=lambda: list(self._rendezvous_servers()),
-                reach=self._to_server,
+                reach=self._reach,
                 to_server=self.rendezvous.send,
             )
         if TOPOLOGY in self.roles:
@@ -238,7 +241,7 @@ class FabricNode:
                 self.boot,
                 self.database,
                 make_filters=FilterMaker(self.settings).filters,
-                send=self._to_server,
+                send=self._reach,
             )
             self.manager.start()
         self.begun = True
@@ -261,6 +264,8 @@ class FabricNode:
         if self.manager is not None:
             self.manager.boot = self.boot
         self.rendezvous.renew()
+        if self.server is not None:
+            self.server.renew()
 
     def _drained(self) -> None:
         self.roles = sorted({*self.roles, DRAINING} - {RENDEZVOUS})
@@ -348,21 +353,28 @@ class FabricNode:
 
     # Messages across the fabric
 
-    def _to_server(self, node: str, filters: list[ZFilter], message: Message) -> None:
+    def _reach(self, node: str, filters: list[ZFilter], message: Message) -> None:
         if node == self.env.node:
             self.env.call_later(0, self._to_ourselves, message)
             return
         self._along(filters, message)
 
+    def _to_ourselves(self, message: Message) -> None:
+        self._dispatch(message)
+
     def _along(self, filters: list[ZFilter], message: Message) -> None:
         if not filters:
             return  # too far for any packet
         room = LARGEST_PACKET - HEADER - 1 - max(each.length for each in filters)
-        for piece in self._pieces(message, room):
+        try:
+            cut = self._pieces(message, room)
+        except ValueError as error:
+            # Limits keep messages short; should one not be, it must not stop whoever sends it.
+            self.counters["too_long"] += 1
+            self.env.log("a message was not sent", type=type(message).__name__, reason=error)
+            return
+        for piece in cut:
             self.send(filters, Protocol.CONTROL, piece)
-
-    def _to_ourselves(self, message: Message) -> None:
-        self._dispatch(message)
 
     def _deliver(self, packet: bytes) -> None:
         payload = DataPacket.decode(packet).payload

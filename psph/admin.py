@@ -139,7 +139,10 @@ def _server(request: web.Request) -> RendezvousServer:
 async def drain(request: web.Request) -> web.Response:
     """Clients go to the other servers, and the view without this one."""
     _server(request)
-    request.app[CORE].drain()
+    try:
+        request.app[CORE].drain()
+    except ValueError as error:
+        raise web.HTTPConflict(text=f"{error}\n") from error
     return web.json_response({"draining": True})
 
 

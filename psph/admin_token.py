@@ -28,4 +28,4 @@ def keep(data: Path) -> str:
 
 def shown(header: str, token: str) -> bool:
     """Whether an Authorization header bears the token."""
-    return hmac.compare_digest(header.encode(), f"Bearer {token}".encode())
+    return hmac.compare_digest(header.encode(errors="replace"), f"Bearer {token}".encode())

@@ -17,7 +17,7 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from psirp_sim.wire.rendezvous import Access, Code, Open, Registration, Who
+from psirp_sim.wire.rendezvous import Code, Open, Registration, Who
 
 REGISTRATION = "psph 1 registration"
 
@@ -52,13 +52,6 @@ def sign(
     return msgspec.structs.replace(registration, proof=proof)
 
 
-def describe(access: Access) -> str:
-    """The rules for people: "anyone may subscribe; 2 keys may publish"."""
-    if access.subscribe == access.publish:
-        return f"{_people(access.publish)} may subscribe and publish"
-    return f"{_people(access.subscribe)} may subscribe; {_people(access.publish)} may publish"
-
-
 def _signed(registration: Registration, client: str, epoch: int) -> bytes:
     return msgspec.msgpack.encode(
         (
@@ -86,12 +79,3 @@ def _verified(key: bytes, signature: bytes, signed: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
-
-
-def _people(who: Who) -> str:
-    if who is Open.ANYONE:
-        return "anyone"
-    if who is Open.FABRIC:
-        return "nodes of the fabric"
-    assert isinstance(who, tuple)
-    return "1 key" if len(who) == 1 else f"{len(who)} keys"

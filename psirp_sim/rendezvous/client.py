@@ -15,8 +15,7 @@ from collections.abc import Callable
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from identifiers import Position
-from psirp_sim.rendezvous.publishing import Publication, Publishing
+from psirp_sim.rendezvous.publishing import Base, Publication, Publishing
 from psirp_sim.rendezvous.registrar import Done, Registrar
 from psirp_sim.rendezvous.settings import RendezvousSettings
 from psirp_sim.rendezvous.subscribing import Source, Subscribing, Subscription
@@ -54,11 +53,12 @@ class RendezvousClient:
         epoch: Callable[[], int],
         servers: Callable[[], dict[str, int]],
         voters: Callable[[], list[str]],
+        life_of: Callable[[str], int],
         reach: Callable[[str, list[ZFilter], Message], None],
         along: Callable[[list[ZFilter], Message], None],
     ) -> None:
         """`servers` share the scopes among them, with the number of their lives; `voters` are
-        these and those that are being drained;
+        these and those that are being drained; `life_of` is the number of a node's life;
         `reach` sends to a server along filters, `along` to whoever the filters lead to."""
         self._env = env
         self._attachment = attachment
@@ -81,10 +81,16 @@ class RendezvousClient:
             epoch=epoch,
             homes_of=lambda sid, rid: self.registrar.homes_of(Side.PUBLISHER, sid, rid),
             send=along,
-            at_home=lambda message: self._at_home(message),
+            at_home=self._at_home,
         )
         self.subscribing = Subscribing(
-            env, settings, trees, epoch=epoch, send=along, at_home=lambda m: self._at_home(m)
+            env,
+            settings,
+            trees,
+            epoch=epoch,
+            life_of=life_of,
+            send=along,
+            at_home=self._at_home,
         )
         self.writers = WriterLeases(env, settings, epoch=epoch, servers=voters, send=self.send)
         self.summaries = KnownSummaries(
@@ -130,7 +136,7 @@ class RendezvousClient:
         rid: bytes,
         done: Done,
         *,
-        base: Callable[[], Position | None],
+        base: Callable[[], Base | None],
         changed: Callable[[Publication], None],
         guest: bool = False,
         key: Ed25519PrivateKey | None = None,
@@ -151,7 +157,7 @@ class RendezvousClient:
                 self.publishing.remove(sid, rid)
             done(code)
 
-        self.registrar.register(
+        publication.sequence = self.registrar.register(
             Side.PUBLISHER, sid, rid, guest=guest, key=key, done=ended, refused=gone
         )
         return publication

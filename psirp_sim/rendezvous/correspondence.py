@@ -14,7 +14,15 @@ from psirp_sim.rendezvous.registrations import Key, fingerprint, key_of
 from psirp_sim.rendezvous.settings import RendezvousSettings
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.wire.message import Message
-from psirp_sim.wire.rendezvous import Code, Refresh, Refreshed, Register, Registered, Registration
+from psirp_sim.wire.rendezvous import (
+    FINAL,
+    Code,
+    Refresh,
+    Refreshed,
+    Register,
+    Registered,
+    Registration,
+)
 
 AT_ONCE = 9
 """Registrations in a message: what one packet takes, so that a lost packet costs no more."""
@@ -73,11 +81,6 @@ class Correspondence:
             return key not in self._pending and key not in self._confirmed
         return self._confirmed.get(key) is entry
 
-    @property
-    def idle(self) -> bool:
-        """Whether there is nothing to say and nothing held."""
-        return not self._pending and not self._confirmed
-
     def say_all_again(self) -> None:
         """The server may hold nothing of what it confirmed."""
         for key, entry in self._confirmed.items():
@@ -124,7 +127,8 @@ class Correspondence:
         for sequence, present, code in message.results:
             key = self._under_way.pop((sequence, present), None)
             if key is None:
-                refused = self._refused(sequence) if code is not Code.OK else None
+                # A late answer to an earlier try says nothing about what was taken since.
+                refused = self._refused(sequence) if code in FINAL else None
                 if refused is not None:
                     yield refused, code
                 continue
@@ -138,6 +142,8 @@ class Correspondence:
     def refreshed(self, message: Refreshed) -> None:
         """The server says whether it holds what it should."""
         self._heard_from(message.boot)
+        if message.boot < self._boot:
+            return
         self._tries = 0
         self._refresh_due = self._env.now() + self._settings.lease // 3
         if not message.in_step:
@@ -177,8 +183,8 @@ class Correspondence:
 
     def _heard_from(self, boot: int) -> None:
         if boot > self._boot:
+            self._restarted(self.server, boot)
             if self._boot:
-                self._restarted(self.server, boot)
                 self.refresh()
             self._boot = boot
 

@@ -31,11 +31,6 @@ class TokenBucket:
         self._level -= tokens * SECOND
         return True
 
-    def full(self, now_ns: int) -> bool:
-        """Whether it is as good as a new one, so that its owner may forget it."""
-        self._fill(now_ns)
-        return self._level == self._full
-
     def _fill(self, now_ns: int) -> None:
         if self._asked is not None:
             gained = max(0, now_ns - self._asked) * self._rate

@@ -18,16 +18,21 @@ from psirp_sim.zfilters import ZFilter
 
 HOLD = 2 * MILLISECOND
 """How long after the first change publishers are told of all that came by then."""
-LISTENERS_AT_ONCE = 1_000
+SLICE = 1_000
+"""Publications that are looked at in one go."""
+LISTENERS_AT_ONCE = 500
 """In one message; a longer list goes alone."""
 
-Publication = tuple[bytes, bytes]
+Place = tuple[bytes, bytes]
+"""Scope and item."""
 
 
 @dataclass(slots=True)
 class Told:
     """What a publisher was told about one item."""
 
+    sequence: int
+    """Of the publisher's registration."""
     listeners: tuple[Listener, ...] = ()
     version: int = 0
     tries: int = 0
@@ -51,10 +56,10 @@ class Matching:
         self._registrations = registrations
         self._boot = boot
         self._send = send
-        self._told: dict[str, dict[Publication, Told]] = {}
+        self._told: dict[str, dict[Place, Told]] = {}
         """By client; only what has ever had a listener."""
-        self._untaken: dict[str, dict[Publication, Told]] = {}
-        self._dirty: dict[Publication, None] = {}
+        self._untaken: dict[str, dict[Place, Told]] = {}
+        self._dirty: dict[Place, None] = {}
         self._holding = False
         self._version = 0
         """One count for all, so that it grows even when a match was forgotten in between."""
@@ -84,6 +89,12 @@ class Matching:
         if told is not None:
             self._owe(client, (sid, rid), told)
 
+    def tell_all_again(self) -> None:
+        """Everybody may have dropped what it was told."""
+        for client, publications in self._told.items():
+            for place, told in publications.items():
+                self._owe(client, place, told)
+
     def hurry(self, client: Client) -> None:
         """The client can be reached, perhaps by another way than before: tell it now."""
         untaken = self._untaken.get(client.name)
@@ -112,35 +123,50 @@ class Matching:
         return sum(map(len, self._untaken.values()))
 
     def _look(self) -> None:
-        self._holding = False
         dirty, self._dirty = self._dirty, {}
-        concerned: dict[str, None] = {}
-        for place in dirty:
-            for sid, rid, client in self._registrations.publishers(*place):
-                listeners = self._registrations.listeners(sid, rid, client)
-                of_client = self._told.get(client)
-                told = None if of_client is None else of_client.get((sid, rid))
-                if told is None and not listeners:
-                    continue
-                if told is None:
-                    told = self._told.setdefault(client, {})[sid, rid] = Told()
-                if told.listeners != listeners:
-                    told.listeners = listeners
-                    self._version += 1
-                    told.version = self._version
-                    self._owe(client, (sid, rid), told)
-                    concerned[client] = None
-        for client in concerned:
-            self._tell(client)
+        concerned = [each for place in dirty for each in self._registrations.publishers(*place)]
+        self._look_at(concerned)
 
-    def _owe(self, client: str, publication: Publication, told: Told) -> None:
+    def _look_at(self, concerned: list[tuple[bytes, bytes, str]]) -> None:
+        """Work through them in slices: requests must not wait for a large scope."""
+        clients: dict[str, None] = {}
+        for sid, rid, client in concerned[:SLICE]:
+            if self._has_changed(sid, rid, client):
+                clients[client] = None
+        for client in clients:
+            self._tell(client)
+        if len(concerned) > SLICE:
+            self._env.call_later(0, self._look_at, concerned[SLICE:])
+        else:
+            self._holding = False
+            if self._dirty:
+                self.changed(*next(iter(self._dirty)))
+
+    def _has_changed(self, sid: bytes, rid: bytes, client: str) -> bool:
+        sequence = self._registrations.sequence(sid, rid, client)
+        if sequence is None:
+            return False  # it was withdrawn meanwhile
+        listeners = self._registrations.listeners(sid, rid, client)
+        told = self._told.get(client, {}).get((sid, rid))
+        if told is None:
+            if not listeners:
+                return False
+            told = self._told.setdefault(client, {})[sid, rid] = Told(sequence)
+        if told.listeners == listeners:
+            return False
+        self._version += 1
+        told.sequence, told.listeners, told.version = sequence, listeners, self._version
+        self._owe(client, (sid, rid), told)
+        return True
+
+    def _owe(self, client: str, publication: Place, told: Told) -> None:
         told.tries = told.due = 0
         self._untaken.setdefault(client, {})[publication] = told
 
     def _repeat(self) -> None:
+        self._env.call_later(self._settings.retry_interval, self._repeat)
         for client in list(self._untaken):
             self._tell(client)
-        self._env.call_later(self._settings.retry_interval, self._repeat)
 
     def _tell(self, name: str) -> None:
         """Send the client what is due."""
@@ -160,7 +186,7 @@ class Matching:
             ):
                 self._send_batch(client, batch)
                 batch, size = [], 0
-            batch.append(Match(sid, rid, told.version, told.listeners))
+            batch.append(Match(sid, rid, told.sequence, told.version, told.listeners))
             size += len(told.listeners)
         if batch:
             self._send_batch(client, batch)

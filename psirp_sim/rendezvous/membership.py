@@ -183,6 +183,8 @@ class Membership:
         return [server for server in self._live() if server != self._env.node]
 
     def _heard(self, server: str, view: View) -> None:
+        if view.number and not view.members:
+            return  # no server would say that
         if server in self._reports or len(self._reports) < MOST_REPORTS:
             self._reports[server] = (view, self._env.now())
         if view.number > self.view.number:

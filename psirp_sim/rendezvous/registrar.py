@@ -22,6 +22,7 @@ from psirp_sim.rendezvous.settings import RendezvousSettings
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.wire.message import Message
 from psirp_sim.wire.rendezvous import (
+    FINAL,
     Access,
     Code,
     Refreshed,
@@ -33,8 +34,6 @@ from psirp_sim.wire.rendezvous import (
 Done = Callable[[Code], None]
 """Called once, with how a request ended."""
 
-FINAL = frozenset({Code.NOT_ALLOWED, Code.WRONG_KEY, Code.EXISTS})
-"""Refusals that time does not change."""
 UNDECIDED = frozenset({Code.NOT_READY, Code.OVERLOADED, Code.STALE})
 """Answers that are no refusal: the same request may succeed a moment later."""
 
@@ -212,8 +211,9 @@ class Registrar:
             self._resolve(want, Code.OK)
         if holding:
             self._leave_former_homes(want)
-        if everywhere and not want.entry.present:
-            self.wants.pop(key_of(want.entry), None)
+        key = key_of(want.entry)
+        if everywhere and not want.entry.present and self.wants.get(key) is want:
+            del self.wants[key]  # unless its end was the beginning of another
 
     def _resolve(self, want: Want, code: Code) -> None:
         if self._unresolved.get(key_of(want.entry)) is want:
@@ -266,6 +266,8 @@ class Registrar:
             for server in want.former:
                 self._correspondence(server).tell(want.entry)
             want.former = []
+            if placed and all(self._correspondence(home).holds(want.entry) for home in placed):
+                self._env.call_later(0, self._taken, want)
         if not placed:
             for server in want.former:
                 self._correspondence(server).drop(key)
@@ -307,16 +309,17 @@ class Registrar:
                 correspondence.send_due()
 
     def _tick(self) -> None:
+        self._env.call_later(self._settings.retry_interval, self._tick)
         now = self._env.now()
         self._flush()
-        for want in list(self._unresolved.values()):
-            if want.deadline <= now:
+        for key, want in list(self._unresolved.items()):
+            # The end of one may have been the beginning of another.
+            if want.deadline <= now and self._unresolved.get(key) is want:
                 self._time_out(want)
         for server, since in list(self._gone.items()):
             if since + self._settings.lease < now:
                 del self._gone[server]
                 self._correspondences.pop(server, None)
-        self._env.call_later(self._settings.retry_interval, self._tick)
 
     def _time_out(self, want: Want) -> None:
         if any(self._correspondence(home).holds(want.entry) for home in want.homes):

@@ -65,6 +65,8 @@ class Scope:
     items: dict[bytes, Item] = field(default_factory=dict)
     access: Access | None = None
     """The rules; None while nobody publishes the scope."""
+    listeners: tuple[Listener, ...] | None = None
+    """Its subscribers as publishers are told of them; None when that must be found out."""
 
 
 @dataclass(slots=True)
@@ -110,6 +112,8 @@ class Registrations:
         self.clients: dict[str, Client] = {}
         self.scopes: dict[bytes, Scope] = {}
         self.count = 0
+        self._batch: dict[bytes, bytes | None] | None = None
+        """What is to be stored together with the registration that is being taken."""
         self.knew_nothing = True
         """Whether it started with an empty storage."""
 
@@ -126,19 +130,30 @@ class Registrations:
 
     # What clients say
 
-    def heard(self, name: str, epoch: int, back: list[ZFilter]) -> Client | None:
-        """The client is there; None when a later life of it has been heard of."""
+    def heard(self, name: str, epoch: int, back: list[ZFilter]) -> Client | Code:
+        """The client is there; a code when we will have nothing to do with it."""
+        if name not in self.clients and len(self.clients) >= self._settings.most_clients:
+            return Code.OVERLOADED
         client = self._client(name, epoch)
-        if client is not None:
-            client.expires = self._env.now() + self._settings.lease
-            client.back = back
+        if client is None:
+            return Code.STALE
+        client.expires = self._env.now() + self._settings.lease
+        client.back = back
         return client
 
     def take(self, client: Client, entry: Registration, changes: dict[bytes, bytes | None]) -> Code:
         """Take a registration or a withdrawal; what must be stored for it goes into `changes`."""
+        self._batch = changes
+        code = self._take(client, entry, changes)
+        self._batch = None
+        if client.repeated is not None and key_of(entry) in client.entries:
+            client.repeated.add(key_of(entry))
+        return code
+
+    def _take(
+        self, client: Client, entry: Registration, changes: dict[bytes, bytes | None]
+    ) -> Code:
         key = key_of(entry)
-        if client.repeated is not None:
-            client.repeated.add(key)
         held = client.entries.get(key)
         if held is not None and held.sequence > entry.sequence:
             return Code.OK  # the client has changed its mind since
@@ -152,9 +167,9 @@ class Registrations:
         if code is Code.OK:
             if held is not None:
                 self._remove(client, key)
-            self._insert(client, entry)
             stored = (client.name, client.epoch, entry)
             changes[_storage_key(client.name, key)] = msgspec.msgpack.encode(stored)
+            self._insert(client, entry)
         return code
 
     def in_step(
@@ -187,12 +202,26 @@ class Registrations:
         publication = item.publishers.get(publisher)
         if publication is None or not self._allows(access, publication, publisher):
             return ()
-        found = scope.subscribers | item.subscribers
+        if not item.subscribers:
+            # The same for all items, and so kept once for all of them.
+            if scope.listeners is None:
+                scope.listeners = self._allowed(access, scope.subscribers)
+            return scope.listeners
+        return self._allowed(access, scope.subscribers | item.subscribers)
+
+    def _allowed(self, access: Access, found: dict[str, Registration]) -> tuple[Listener, ...]:
         return tuple(
             Listener(name, self.clients[name].epoch, entry.sequence)
             for name, entry in sorted(found.items())
             if self._allows(access, entry, name)
         )
+
+    def sequence(self, sid: bytes, rid: bytes, publisher: str) -> int | None:
+        """Which registration a client publishes that with; None when it does not."""
+        scope = self.scopes.get(sid)
+        item = None if scope is None else scope.items.get(rid)
+        entry = None if item is None else item.publishers.get(publisher)
+        return None if entry is None else entry.sequence
 
     def publishers(self, sid: bytes, rid: bytes) -> Iterator[tuple[bytes, bytes, str]]:
         """The publications that a change there concerns, as scope, item and client."""
@@ -286,6 +315,8 @@ class Registrations:
         else:
             side = _side_of(scope, entry.side)
         side[client.name] = entry
+        if not entry.rid:
+            scope.listeners = None
         if side is scope.publishers:
             self._set_access(scope)
         elif entry.side is Side.SUBSCRIBER and len(side) == 1:
@@ -312,13 +343,18 @@ class Registrations:
             if code is not Code.OK:
                 # Should the notice be lost, the next refresh shows that we do not hold it.
                 self._remove(self.clients[name], key_of(entry))
-                self._env.storage.write({_storage_key(name, key_of(entry)): None})
+                deletion = {_storage_key(name, key_of(entry)): None}
+                if self._batch is None:
+                    self._env.storage.write(deletion)
+                else:
+                    self._batch.update(deletion)
                 self._watcher.refused(self.clients[name], entry, code)
 
     def _withdraw(
         self, client: Client, key: Key, entry: Registration, changes: dict[bytes, bytes | None]
     ) -> Code:
-        client.withdrawn[key] = (entry.sequence, self._env.now() + self._settings.lease)
+        if len(client.withdrawn) < self._settings.most_per_client:
+            client.withdrawn[key] = (entry.sequence, self._env.now() + self._settings.lease)
         if key in client.entries:
             self._remove(client, key)
             changes[_storage_key(client.name, key)] = None
@@ -332,6 +368,8 @@ class Registrations:
         where = scope.items[entry.rid] if entry.rid else scope
         side = _side_of(where, entry.side)
         del side[client.name]
+        if not entry.rid:
+            scope.listeners = None
         if side is scope.publishers:
             self._set_access(scope)
         elif entry.side is Side.SUBSCRIBER and not side:
@@ -352,6 +390,7 @@ class Registrations:
         self._env.storage.write(changes)
 
     def _expire(self) -> None:
+        self._env.call_later(self._settings.lease // 6, self._expire)
         now = self._env.now()
         for client in list(self.clients.values()):
             if client.expires < now:
@@ -361,7 +400,6 @@ class Registrations:
                 for key, (_, until) in list(client.withdrawn.items()):
                     if until < now:
                         del client.withdrawn[key]
-        self._env.call_later(self._settings.lease // 6, self._expire)
 
 
 def _side_of(where: Scope | Item, side: Side) -> dict[str, Registration]:

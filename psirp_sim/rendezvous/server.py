@@ -91,6 +91,10 @@ class RendezvousServer:
             self._known_servers = servers
             self._unsure_until = self._env.now() + self._settings.settle
 
+    def renew(self) -> None:
+        """The node's life has another number: what was told in the last one does not count."""
+        self.matching.tell_all_again()
+
     def receive(self, message: Message) -> bool:
         """Somebody talks to a rendezvous server; whether that is us."""
         match message:
@@ -99,11 +103,16 @@ class RendezvousServer:
             case Refresh(server=self._env.node):
                 self._refresh(message)
             case MatchesTaken(server=self._env.node):
-                if message.boot == self._boot():
+                client = self.registrations.clients.get(message.client)
+                known = None if client is None else client.epoch
+                if (message.boot, message.epoch) == (self._boot(), known):
                     self.matching.taken(message)
             case LeaseAsk(server=self._env.node):
                 self.voting.receive(message)
-            case ViewIs(to=self._env.node) | ViewChange(to=self._env.node):
+            case ViewIs(to=self._env.node):
+                if message.server in self._live():  # nobody else's word counts
+                    self.membership.receive(message)
+            case ViewChange(to=self._env.node):
                 self.membership.receive(message)
             case SummaryAsk(server=self._env.node):
                 self._summary(message)
@@ -143,7 +152,7 @@ class RendezvousServer:
         results: list[tuple[int, bool, Code]] = []
         changes: dict[bytes, bytes | None] = {}
         for entry in message.entries:
-            code = Code.STALE if client is None else self._take(client, entry, changes)
+            code = client if isinstance(client, Code) else self._take(client, entry, changes)
             self.counters[code.name.lower()] += 1
             results.append((entry.sequence, entry.present, code))
         answer = Registered(message.client, message.epoch, self._env.node, self._boot(), results)
@@ -165,7 +174,7 @@ class RendezvousServer:
     def _refresh(self, message: Refresh) -> None:
         back = [each.zfilter() for each in message.back]
         client = self.registrations.heard(message.client, message.epoch, back)
-        if client is None:
+        if isinstance(client, Code):
             return
         changes: dict[bytes, bytes | None] = {}
         in_step = self.registrations.in_step(client, message.count, message.digest, changes)

@@ -28,6 +28,7 @@ class RendezvousSettings:
     """How long a writer holds a topic without renewing. Clocks may differ by less than that."""
     gossip_interval: int = 2 * SECOND
     """How often servers tell each other their view."""
+    most_clients: int = 20_000
     most_per_client: int = 100_000
     most_registrations: int = 1_000_000
     """Of all clients at one server."""

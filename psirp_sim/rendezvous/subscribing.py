@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from identifiers import Position, PublisherId
+from psirp_sim.rendezvous.publishing import Base
 from psirp_sim.rendezvous.settings import RendezvousSettings
 from psirp_sim.rendezvous.trees import SharedTree, TreePool
 from psirp_sim.runtime.environment import Environment
@@ -25,14 +25,23 @@ class Source:
     """Of the announcement; what the publisher said before does not count any more."""
     sid: bytes
     rid: bytes
-    base: Position | None
-    """This version and all after it are delivered; None: from the first on."""
+    base: Base | None
+    """This version and all after it are delivered."""
     listener: Listener
     tree: tuple[SharedTree, int] | None = None
     known: bool = False
     """Whether the way back is known, and the subscriber has been told."""
     ended: bool = False
     unreached_since: int | None = None
+    answered: int = 0
+    """When the publisher was last told that we know."""
+    kept_until: int = 0
+    """Of one that has ended: until then a belated copy of what was said may come."""
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Of two things a publisher says, the one of higher rank counts."""
+        return self.epoch, self.number
 
     @property
     def filters(self) -> list[ZFilter]:
@@ -63,21 +72,23 @@ class Subscribing:
         trees: TreePool,
         *,
         epoch: Callable[[], int],
+        life_of: Callable[[str], int],
         send: Callable[[list[ZFilter], Message], None],
         at_home: Callable[[SubscribedTaken], None],
     ) -> None:
-        """`send` sends along filters; `at_home` answers a publisher on this node."""
+        """`life_of` is the number of a node's present life; `send` sends along filters;
+        `at_home` answers a publisher on this node."""
         self._env = env
         self._settings = settings
         self._trees = trees
         self._epoch = epoch
+        self._life_of = life_of
         self._send = send
         self._at_home = at_home
         self.subscriptions: dict[tuple[bytes, bytes], Subscription] = {}
         self.sources: dict[tuple[bytes, bytes, str], Source] = {}
         """By scope, item and publishing node."""
-        self._ended: dict[tuple[bytes, bytes, str], tuple[int, int, int]] = {}
-        """Epoch and number of what has ended, and until when a belated copy may come."""
+        self._ended: dict[tuple[bytes, bytes, str], Source] = {}
 
     def start(self) -> None:
         self._env.call_later(self._settings.lease // 3, self._tick)
@@ -89,7 +100,8 @@ class Subscribing:
     def remove(self, sid: bytes, rid: bytes) -> None:
         """Forget the publishers that nobody here listens to any more."""
         self.subscriptions.pop((sid, rid), None)
-        for source in [each for each in self.sources.values() if each.sid == sid]:
+        heard = [*self.sources.values(), *self._ended.values()]
+        for source in [each for each in heard if each.sid == sid]:
             if not any(self._interested(source.sid, source.rid)):
                 self._forget(source)
 
@@ -113,38 +125,39 @@ class Subscribing:
 
     def _subscribed(self, message: Subscribed, listener: Listener) -> None:
         key = (message.sid, message.rid, message.publisher)
-        source = self.sources.get(key)
+        source = self.sources.get(key) or self._ended.get(key)
         rank = (message.epoch, message.number)
-        if source is not None and (source.epoch, source.number) > rank:
+        if source is not None and source.rank > rank:
             return
-        if self._ended.get(key, (0, 0, 0))[:2] >= rank:
+        if source is not None and source.ended and source.rank == rank:
+            self._answer(source)
             return
-        if message.ended:
-            self._ended[key] = (*rank, self._env.now() + self._settings.lease)
-            if source is not None:
-                self._end(source)
-            return
-        base = None
-        if message.base is not None:
-            publisher, epoch, version = message.base
-            base = Position(PublisherId(publisher), epoch, version)
+        base = None if message.base is None else Base(*message.base)
         if source is None:
             source = Source(message.publisher, *rank, message.sid, message.rid, base, listener)
-            self.sources[key] = source
             if message.publisher != self._env.node:
                 source.tree = self._trees.use(
                     [message.publisher], lambda: self._way_changed(source)
                 )
-        elif (source.epoch, source.number) != rank or source.listener != listener:
+        elif source.rank != rank or source.listener != listener:
             source.epoch, source.number = rank
             source.base, source.listener, source.known = base, listener, False
+        if message.ended:
+            self.sources[key] = source
+            self._end(source)
+            self._answer(source)
+            return
+        self._ended.pop(key, None)
+        self.sources[key] = source
+        source.ended = False
         if not source.known:
             self._way_changed(source)
         else:
             self._answer(source)
 
     def _way_changed(self, source: Source) -> None:
-        if not source.known and (source.filters or source.publisher == self._env.node):
+        there = bool(source.filters) or source.publisher == self._env.node
+        if there and not source.known and not source.ended:
             source.known = True
             self._answer(source)
             self._tell(source)
@@ -154,8 +167,9 @@ class Subscribing:
             subscription.changed(source)
 
     def _answer(self, source: Source) -> None:
+        source.answered = self._env.now()
         taken = SubscribedTaken(
-            source.publisher, source.epoch, source.sid, source.rid, source.listener
+            source.publisher, *source.rank, source.sid, source.rid, source.listener
         )
         if source.publisher == self._env.node:
             self._env.call_later(0, self._at_home, taken)
@@ -163,26 +177,39 @@ class Subscribing:
             self._send(source.filters, taken)
 
     def _end(self, source: Source) -> None:
-        self._forget(source)
+        key = (source.sid, source.rid, source.publisher)
+        if self.sources.get(key) is not source:
+            return  # what was told of another one's end has ended this one too
+        self._ended[key] = self.sources.pop(key)
         source.ended = True
+        source.kept_until = self._env.now() + self._settings.lease
         self._tell(source)
 
     def _forget(self, source: Source) -> None:
-        del self.sources[source.sid, source.rid, source.publisher]
+        self.sources.pop((source.sid, source.rid, source.publisher), None)
+        self._ended.pop((source.sid, source.rid, source.publisher), None)
         if source.tree is not None:
             self._trees.release(*source.tree)
 
     def _tick(self) -> None:
-        """A publisher that could not be reached for the length of a lease has ended."""
+        self._env.call_later(self._settings.lease // 3, self._tick)
         now = self._env.now()
         for source in list(self.sources.values()):
-            if source.tree is None or source.filters:
+            if not self._is_gone(source):
                 source.unreached_since = None
+                # Should it have ended, and we not have heard of it, it says so again.
+                if source.known and now - source.answered >= self._settings.lease:
+                    self._answer(source)
             elif source.unreached_since is None:
                 source.unreached_since = now
             elif now - source.unreached_since > self._settings.lease:
                 self._end(source)
-        for key, (_, _, until) in list(self._ended.items()):
-            if until < now:
-                del self._ended[key]
-        self._env.call_later(self._settings.lease // 3, self._tick)
+        for source in list(self._ended.values()):
+            if source.kept_until < now:
+                self._forget(source)
+
+    def _is_gone(self, source: Source) -> bool:
+        """Out of reach, or in a later life in which it has not said anything yet."""
+        if source.publisher == self._env.node:
+            return source.epoch < self._epoch()
+        return not source.filters or self._life_of(source.publisher) > source.epoch

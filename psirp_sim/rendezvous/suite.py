@@ -172,7 +172,12 @@ class RendezvousTrial:
             link_seed=self.world.seed.to_bytes(8),
             scheme=Scheme(),
             hello_interval=500 * MILLISECOND,
-            rendezvous=replace(SETTINGS, members=tuple(sorted(servers))),
+            rendezvous=replace(
+                SETTINGS,
+                members=tuple(sorted(servers)),
+                rate=(rate := random.choice([20, 5_000])),
+                burst=rate,
+            ),
         )
         lossy = random.choice([0.0, 0.02, 0.2])
         for index, name in enumerate(names):
@@ -202,6 +207,8 @@ class RendezvousTrial:
                     delay=Uniform(200 * MICROSECOND, random.randint(1, 10) * MILLISECOND),
                     loss=Independent(random.choice([0.0, lossy])),
                     duplicate=random.choice([0.0, 0.05]),
+                    reorder=random.choice([0.0, 0.1]),
+                    reorder_by=200 * MILLISECOND,
                 ),
             )
 
@@ -383,11 +390,21 @@ class RendezvousTrial:
                 if peer.done.get(wish) is not Code.OK:
                     return f"{name} cannot get what it wishes for"
                 side, sid, rid = wish
+                unended = self._unended(peer, peers)
+                if unended is not None:
+                    return unended
                 if side is Side.PUBLISHER and rid:
                     publication = peer.node.rendezvous.publishing.publications[sid, rid]
                     unmatched = self._unheard(publication, peer, peers)
                     if unmatched is not None:
                         return unmatched
+        return None
+
+    def _unended(self, peer: Peer, peers: Mapping[str, Peer]) -> str | None:
+        for sid, rid, publisher in peer.node.rendezvous.subscribing.sources:
+            wish = (Side.PUBLISHER, sid, rid)
+            if publisher not in peers or wish not in self.wishes[publisher]:
+                return f"{peer.env.node} still hears from {publisher}, which has ended"
         return None
 
     def _unheard(

@@ -75,5 +75,6 @@ class TreePool:
 
 
 def _tell(tree: SharedTree) -> None:
-    for changed in list(tree.users.values()):
-        changed()
+    for ticket, changed in list(tree.users.items()):
+        if ticket in tree.users:  # one that was told may have released another
+            changed()

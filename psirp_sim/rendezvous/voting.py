@@ -26,15 +26,18 @@ from dataclasses import dataclass
 
 from psirp_sim.rendezvous.membership import Membership
 from psirp_sim.rendezvous.settings import RendezvousSettings
-from psirp_sim.runtime.durations import MILLISECOND
+from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.wire.message import Message
 from psirp_sim.wire.rendezvous import Code, LeaseAsk, LeaseVote
 from psirp_sim.zfilters import ZFilter
 
 FENCE = b"writer-fence "
+SWEEP = 600 * SECOND
 MOST_TOPICS = 200_000
 MOST_TOPICS_PER_CLIENT = 10_000
+FARTHEST = 100 * 365 * 86_400 * 1_000
+"""Milliseconds that a fencing epoch may be ahead of the clock; one begins with the clock."""
 ANY_LIFE = -1
 """Epoch of a promise to a successor: every life of it is later."""
 
@@ -69,11 +72,24 @@ class Voting:
         self._membership = membership
         self._send = send
         self._started = env.now()
+        env.call_later(SWEEP, self._sweep)
         self.promises: OrderedDict[bytes, Promise] = OrderedDict()
         """By topic, SId and RId; those that expire first come first."""
         self._of_client: Counter[str] = Counter()
         self._writing: Counter[bytes] = Counter()
         """Topics whose fence is not durable yet."""
+
+    def _sweep(self) -> None:
+        """Forget fences so old that the clock has passed them, and all leases with them."""
+        self._env.call_later(SWEEP, self._sweep)
+        outdated = (self._env.wall() - 100 * self._settings.writer_lease) // MILLISECOND
+        changes: dict[bytes, bytes | None] = {
+            key: None
+            for key, value in self._env.storage.scan(FENCE)
+            if int.from_bytes(value[:8]) < outdated and key[len(FENCE) :] not in self.promises
+        }
+        if changes:
+            self._env.storage.write(changes)
 
     def receive(self, ask: LeaseAsk) -> None:
         self._forget_expired()
@@ -98,6 +114,8 @@ class Voting:
 
     def _vote(self, topic: bytes, ask: LeaseAsk) -> Code:
         membership = self._membership
+        if ask.fence > self._env.wall() // MILLISECOND + FARTHEST:
+            return Code.NOT_ALLOWED  # nobody could ever take a higher one
         if membership.settled_at is None:
             return Code.NOT_READY
         if ask.view != membership.view:

@@ -251,7 +251,8 @@ class AsyncioNode(ABC):
             heappush(timers, entry)
         while timers and timers[0][2].callback is None:
             heappop(timers)
-        if timers and self._alarm is None:
+        # One of these may have set the alarm for a timer of its own, later than the next one.
+        if timers and (self._alarm is None or timers[0][0] < self._alarm_due):
             self._set_alarm(timers[0][0])
 
     # The socket

@@ -58,6 +58,10 @@ class Code(IntEnum):
     """No server answered in time."""
 
 
+FINAL = frozenset({Code.NOT_ALLOWED, Code.WRONG_KEY, Code.EXISTS})
+"""Refusals that time does not change."""
+
+
 class Side(IntEnum):
     """Which end of a publication a registration is."""
 
@@ -171,6 +175,8 @@ class Match(Part, frozen=True, array_like=True):
 
     sid: Id
     rid: Id
+    sequence: Number
+    """Of the publisher's registration."""
     version: Number
     listeners: Annotated[tuple[Listener, ...], Meta(max_length=MOST_LISTENERS)]
 
@@ -208,10 +214,10 @@ class Subscribed(Message, frozen=True, array_like=True):
     sid: Id
     rid: Id
     base: tuple[Annotated[bytes, Meta(min_length=16, max_length=16)], Unsigned, Unsigned] | None
-    """Position of the latest version; None before the first."""
+    """Publisher id, epoch and version of the latest; version 0 before the first."""
     listeners: Annotated[tuple[Listener, ...], Meta(min_length=1, max_length=MOST_LISTENERS)]
     ended: bool = False
-    """The publisher has withdrawn the item; said once, and not answered."""
+    """The publisher has withdrawn the item."""
 
 
 class SubscribedTaken(Message, frozen=True, array_like=True):
@@ -220,6 +226,7 @@ class SubscribedTaken(Message, frozen=True, array_like=True):
     type: ClassVar[int] = 39
     publisher: Name
     epoch: Number
+    number: Number
     sid: Id
     rid: Id
     listener: Listener

@@ -65,6 +65,10 @@ def rid_of(wish: Wish) -> bytes:
     return b"" if kind in (SCOPE, WHOLE_SCOPE) else sha256(b"item %d" % number).digest()
 
 
+ITEMS = {(sid_of(wish), rid_of(wish)): wish[1] for wish in ((PUBLICATION, n) for n in range(2_000))}
+"""Their numbers."""
+
+
 class Customer:
     """Publishes and subscribes: some things for good, others (`churn`) on and off all the time."""
 
@@ -194,19 +198,14 @@ class Customer:
                 publication = self._publication(number)
                 known = publication.listeners.keys() - publication.announcements.keys()
                 listeners[number] = sorted(known)
-        names = {(sid_of(wish), rid_of(wish)): wish[1] for wish in self._items()}
         for (sid, rid, publisher), source in self.client.subscribing.sources.items():
             if source.known:
-                sources.setdefault(names[sid, rid], []).append(publisher)
+                sources.setdefault(ITEMS[sid, rid], []).append(publisher)
         there = {kind: [] for kind in (SCOPE, PUBLICATION, SUBSCRIPTION, WHOLE_SCOPE)}
         for (kind, number), is_there in self.there.items():
             if is_there:
                 there[kind].append(number)
         return {"there": there, "listeners": listeners, "sources": sources}
-
-    def _items(self):
-        numbers = range(5_000)
-        return ((PUBLICATION, number) for number in numbers)
 
     # The writer lease
 

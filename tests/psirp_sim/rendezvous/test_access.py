@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from psirp_sim.rendezvous.access import _WEAK, allowed, describe, sign
+from psirp_sim.rendezvous.access import _WEAK, allowed, sign
 from psirp_sim.wire.rendezvous import Access, Code, Open, Registration, Side
 
 KEY, OTHER = (Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in (1, 2))
@@ -108,20 +108,3 @@ def test_a_key_that_anyone_can_sign_for_is_no_key(y, sign_bit):
 def test_the_library_would_have_taken_such_a_key():
     identity = (1).to_bytes(32, "little")
     Ed25519PublicKey.from_public_bytes(identity).verify(identity + bytes(32), b"anything")
-
-
-@pytest.mark.parametrize(
-    ("access", "text"),
-    [
-        (Access(), "nodes of the fabric may subscribe and publish"),
-        (Access((PUBLIC, OTHER_PUBLIC), Open.ANYONE), "anyone may subscribe; 2 keys may publish"),
-        (Access(Open.FABRIC, (PUBLIC,)), "1 key may subscribe; nodes of the fabric may publish"),
-        (Access(Open.ANYONE, Open.ANYONE), "anyone may subscribe and publish"),
-        (
-            Access((PUBLIC,), (OTHER_PUBLIC,)),
-            "1 key may subscribe; 1 key may publish",
-        ),
-    ],
-)
-def test_rules_for_people(access, text):
-    assert describe(access) == text

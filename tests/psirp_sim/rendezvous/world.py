@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from identifiers import Position, PublisherId
 from psirp_sim.node import FabricNode
 from psirp_sim.rendezvous.homes import homes
+from psirp_sim.rendezvous.publishing import Base
 from psirp_sim.rendezvous.settings import RendezvousSettings
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.simulator import Constant, LinkProfile, Simulator
@@ -17,7 +17,7 @@ from psirp_sim.wire.sealing import FabricKeys
 SERVERS = ("r1", "r2", "r3")
 CLIENTS = ("a", "b", "c")
 SCOPE, ITEM, OTHER = b"S" * 32, b"I" * 32, b"J" * 32
-BASE = Position(PublisherId(bytes(16)), 1, 7)
+BASE = Base(bytes(16), 1, 7)
 
 
 class Fabric:

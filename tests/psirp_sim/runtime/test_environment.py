@@ -105,6 +105,18 @@ def test_a_timer_set_by_a_timer_waits_for_its_turn(world):
     world.run(Chain, Quiet, lambda a, b: a.events == expected)
 
 
+def test_a_far_timer_set_by_a_timer_does_not_hold_up_a_near_one(world):
+    class FarSighted(Quiet):
+        def start(self):
+            self.env.call_later(50 * MILLISECOND, self.events.append, "near")
+            self.env.call_later(10 * MILLISECOND, self.look_far)
+
+        def look_far(self):
+            self.env.call_later(1_000_000 * MILLISECOND, self.events.append, "far")
+
+    world.run(FarSighted, Quiet, lambda a, b: a.events == ["near"])
+
+
 def test_nothing_re_enters_a_core(world):
     class Careful(Quiet):
         inside = False
