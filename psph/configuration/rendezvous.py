@@ -24,6 +24,7 @@ class RendezvousConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields
     time_out_s: Annotated[int, Meta(ge=1, le=600)] = _DEFAULT.time_out // SECOND
     settle_s: Annotated[int, Meta(ge=1, le=600)] = _DEFAULT.settle // SECOND
     writer_lease_s: Annotated[int, Meta(ge=2, le=3_600)] = _DEFAULT.writer_lease // SECOND
+    most_clients: Annotated[int, Meta(ge=1)] = _DEFAULT.most_clients
     most_per_client: Annotated[int, Meta(ge=1)] = _DEFAULT.most_per_client
     most_registrations: Annotated[int, Meta(ge=1)] = _DEFAULT.most_registrations
     rate: Annotated[int, Meta(ge=1, le=1_000_000_000)] = _DEFAULT.rate
@@ -41,6 +42,7 @@ class RendezvousConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields
             time_out=self.time_out_s * SECOND,
             settle=self.settle_s * SECOND,
             writer_lease=self.writer_lease_s * SECOND,
+            most_clients=self.most_clients,
             most_per_client=self.most_per_client,
             most_registrations=self.most_registrations,
             rate=self.rate,
