@@ -113,7 +113,8 @@ class Subscribing:
         sequences = [subscription.sequence for subscription in interested]
         for listener in message.listeners:
             mine = (listener.node, listener.epoch) == (self._env.node, self._epoch())
-            if mine and listener.sequence in sequences:
+            # What has ended has ended, whichever subscription it was heard through.
+            if mine and (message.ended or listener.sequence in sequences):
                 self._subscribed(message, listener)
         return True
 
