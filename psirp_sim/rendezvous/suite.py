@@ -18,6 +18,7 @@ What must hold:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -249,7 +250,8 @@ class RendezvousTrial:
     def _drain(self, name: str) -> None:
         peer = self._peer(name)
         if peer is not None and peer.node.begun:
-            peer.node.drain()
+            with suppress(ValueError):  # all others are out of reach just now
+                peer.node.drain()
 
     def _hand_over(self, topic: bytes, competing: Sequence[str]) -> None:
         for peer, lease in self._holders[topic]:
