@@ -32,6 +32,8 @@ class Source:
     known: bool = False
     """Whether the way back is known, and the subscriber has been told."""
     ended: bool = False
+    given_up: bool = False
+    """It ended because it was out of reach, not because it said so."""
     unreached_since: int | None = None
     answered: int = 0
     """When the publisher was last told that we know."""
@@ -130,7 +132,7 @@ class Subscribing:
         rank = (message.epoch, message.number)
         if source is not None and source.rank > rank:
             return
-        if source is not None and source.ended and source.rank == rank:
+        if source is not None and source.ended and not source.given_up and source.rank == rank:
             self._answer(source)
             return
         base = None if message.base is None else Base(*message.base)
@@ -145,12 +147,14 @@ class Subscribing:
             source.base, source.listener, source.known = base, listener, False
         if message.ended:
             self.sources[key] = source
+            source.given_up = False
             self._end(source)
             self._answer(source)
             return
         self._ended.pop(key, None)
         self.sources[key] = source
-        source.ended = False
+        source.known = source.known and not source.ended
+        source.ended = source.given_up = False
         if not source.known:
             self._way_changed(source)
         else:
@@ -204,10 +208,25 @@ class Subscribing:
             elif source.unreached_since is None:
                 source.unreached_since = now
             elif now - source.unreached_since > self._settings.lease:
+                source.given_up = True
                 self._end(source)
         for source in list(self._ended.values()):
-            if source.kept_until < now:
+            if source.given_up and not self._is_gone(source):
+                self._take_back(source)
+            elif source.kept_until < now and not self._may_come_back(source):
                 self._forget(source)
+
+    def _may_come_back(self, source: Source) -> bool:
+        return source.given_up and self._life_of(source.publisher) == source.epoch
+
+    def _take_back(self, source: Source) -> None:
+        """It was only out of reach, and goes on as if nothing had been."""
+        key = (source.sid, source.rid, source.publisher)
+        self.sources[key] = self._ended.pop(key)
+        source.ended = source.given_up = False
+        source.unreached_since = None
+        self._answer(source)
+        self._tell(source)
 
     def _is_gone(self, source: Source) -> bool:
         """Out of reach, or in a later life in which it has not said anything yet."""
