@@ -125,7 +125,7 @@ class RendezvousServer:
         held = self.registrations
         return {
             "view": self.membership.status(),
-            "servers": self._live(),
+            "servers": self._sharing(),
             "clients": len(held.clients),
             "registrations": held.count,
             "scopes": len(held.scopes),
