@@ -147,18 +147,18 @@ class RendezvousClient:
         self.publishing.remove(sid, rid)
         self.publishing.add(publication)
 
-        def gone(code: Code) -> None:
-            if self.publishing.publications.get((sid, rid)) is publication:
-                self.publishing.remove(sid, rid)
-            refused(code)
-
-        def ended(code: Code) -> None:
+        def drop(code: Code) -> None:
             if code is not Code.OK and self.publishing.publications.get((sid, rid)) is publication:
                 self.publishing.remove(sid, rid)
-            done(code)
 
         publication.sequence = self.registrar.register(
-            Side.PUBLISHER, sid, rid, guest=guest, key=key, done=ended, refused=gone
+            Side.PUBLISHER,
+            sid,
+            rid,
+            guest=guest,
+            key=key,
+            done=_both(drop, done),
+            refused=_both(drop, refused),
         )
         return publication
 
@@ -185,19 +185,19 @@ class RendezvousClient:
         self.subscribing.remove(sid, rid)
         self.subscribing.add(subscription)
 
-        def gone(code: Code) -> None:
-            if self.subscribing.subscriptions.get((sid, rid)) is subscription:
-                self.subscribing.remove(sid, rid)
-            refused(code)
-
-        def ended(code: Code) -> None:
+        def drop(code: Code) -> None:
             current = self.subscribing.subscriptions.get((sid, rid)) is subscription
             if code is not Code.OK and current:
                 self.subscribing.remove(sid, rid)
-            done(code)
 
         subscription.sequence = self.registrar.register(
-            Side.SUBSCRIBER, sid, rid, guest=guest, key=key, done=ended, refused=gone
+            Side.SUBSCRIBER,
+            sid,
+            rid,
+            guest=guest,
+            key=key,
+            done=_both(drop, done),
+            refused=_both(drop, refused),
         )
         return subscription
 
@@ -284,3 +284,11 @@ class RendezvousClient:
             back = [WireFilter.of(each) for each in route.back]
             message = msgspec.structs.replace(message, back=back)
         self._reach(server, route.there, message)
+
+
+def _both(first: Done, second: Done) -> Done:
+    def call(code: Code) -> None:
+        first(code)
+        second(code)
+
+    return call
