@@ -207,19 +207,19 @@ class FencesAnew(Careless):
 
 PLANTED = {
     AsksOnce: 8,
-    NeverTimesOut: 13,
+    NeverTimesOut: 12,
     EndsTwice: 4,
     NeverRefreshes: 4,
     StaysWithItsFirstHomes: 7,
     AlwaysInStep: 8,
-    NeverForgets: 35,
-    BelievesEarlierLives: 0,
-    TellsMatchesOnce: 35,
+    NeverForgets: 50,
+    BelievesEarlierLives: 9,
+    TellsMatchesOnce: 8,
     CountsMatchesAnew: 9,
     KeepsWhatFormerHomesSaid: 8,
-    AnnouncesOnce: 0,
-    VotesForEverybody: 0,
-    HoldsWhatRanOut: 11,
+    AnnouncesOnce: 9,
+    VotesForEverybody: 7,
+    HoldsWhatRanOut: 17,
     FencesAnew: 4,
 }
 """Each with a seed that finds it."""
