@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from psirp_sim.rendezvous.registrations import Key, fingerprint, key_of
+from psirp_sim.rendezvous.entries import Key, fingerprint, key_of
 from psirp_sim.rendezvous.settings import RendezvousSettings
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.wire.message import Message

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from psirp_sim.rendezvous.access import sign
 from psirp_sim.rendezvous.correspondence import Correspondence
+from psirp_sim.rendezvous.entries import Key, key_of
 from psirp_sim.rendezvous.homes import homes
-from psirp_sim.rendezvous.registrations import Key, key_of
 from psirp_sim.rendezvous.settings import RendezvousSettings
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.wire.message import Message

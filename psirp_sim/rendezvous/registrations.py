@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
-from blake3 import blake3
 
 from psirp_sim.rendezvous.access import allowed
+from psirp_sim.rendezvous.entries import Key, fingerprint, key_of
 from psirp_sim.rendezvous.limits import TokenBucket
 from psirp_sim.rendezvous.settings import RendezvousSettings
 from psirp_sim.runtime.environment import Environment
@@ -30,20 +30,7 @@ from psirp_sim.wire.rendezvous import (
 )
 from psirp_sim.zfilters import ZFilter
 
-Key = tuple[Side, bytes, bytes]
-"""What a registration is about: side, scope, item (or nothing: the scope itself)."""
-
 PREFIX = b"rendezvous "
-
-
-def key_of(entry: Registration) -> Key:
-    return entry.side, entry.sid, entry.rid
-
-
-def fingerprint(entry: Registration) -> int:
-    """Eight bytes that stand for a registration in the digest of a client's registrations."""
-    text = bytes((entry.side,)) + entry.sid + entry.rid + entry.sequence.to_bytes(8)
-    return int.from_bytes(blake3(text).digest(length=8))
 
 
 @dataclass(slots=True)

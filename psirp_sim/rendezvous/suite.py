@@ -27,10 +27,9 @@ from psirp_sim.rendezvous.homes import homes
 from psirp_sim.rendezvous.publishing import Publication
 from psirp_sim.rendezvous.server import ROLE as RENDEZVOUS
 from psirp_sim.rendezvous.settings import RendezvousSettings
-from psirp_sim.rendezvous.subscribing import Source
+from psirp_sim.rendezvous.traffic import Peer, Wish
 from psirp_sim.rendezvous.writer import WriterLease
 from psirp_sim.runtime.durations import MICROSECOND, MILLISECOND, SECOND
-from psirp_sim.runtime.environment import Environment
 from psirp_sim.runtime.schedules import (
     FaultKind,
     InvariantViolated,
@@ -44,8 +43,6 @@ from psirp_sim.wire.rendezvous import Code, Side
 from psirp_sim.wire.sealing import FabricKeys
 from psirp_sim.zfilters import Scheme
 
-Wish = tuple[Side, bytes, bytes]
-
 SETTINGS = RendezvousSettings(
     lease=6 * SECOND,
     time_out=3 * SECOND,
@@ -54,8 +51,6 @@ SETTINGS = RendezvousSettings(
     gossip_interval=500 * MILLISECOND,
 )
 """Shorter times than usual, so that a trial is short."""
-AGAIN = 500 * MILLISECOND
-"""After which a request that failed is made again."""
 LOOKING = 100 * MILLISECOND
 """Between two looks at whether everything has come right."""
 
@@ -70,70 +65,6 @@ class Asked:
     """By the clock of the node."""
     excused: int = 0
     """Until then, by the true time: the node stood still a moment ago."""
-
-
-class Peer:
-    """A core: a fabric node, and somebody there who wants to publish and subscribe."""
-
-    def __init__(self, env: Environment, trial: RendezvousTrial, roles: Sequence[str]) -> None:
-        self.env = env
-        self.trial = trial
-        self.node = trial.node(env, trial.settings, roles=roles)
-        self.done: dict[Wish, Code | None] = {}
-        """What was asked for, and how it ended; None while it has not."""
-        self.leases: dict[bytes, WriterLease] = {}
-
-    def start(self) -> None:
-        self.node.start()
-        self.env.call_later(100 * MILLISECOND, self._look)
-
-    def receive(self, link: str, packet: bytes) -> None:
-        self.node.receive(link, packet)
-
-    def stop(self) -> None:
-        self.node.stop()
-
-    def _look(self) -> None:
-        """Make requests until what is there is what is wished for."""
-        if self.node.begun:
-            wishes = self.trial.wishes[self.env.node]
-            for wish in [*wishes, *self.done]:
-                if self.done.get(wish, Code.OK) is not None:
-                    self._ask(wish, wish in wishes)
-            for topic in self.trial.candidates.get(self.env.node, ()):
-                if topic not in self.leases:
-                    self.leases[topic] = self.node.rendezvous.writers.acquire(
-                        topic, topic, partial(self.trial.lease_changed, self)
-                    )
-        self.env.call_later(AGAIN, self._look)
-
-    def _ask(self, wish: Wish, wanted: bool) -> None:
-        side, sid, rid = wish
-        there = self.done.get(wish) is Code.OK
-        if there == wanted:
-            return
-        if not wanted and wish not in self.done:
-            return
-        client = self.node.rendezvous
-        done = self.trial.asked(self, wish, wanted)
-        refused = partial(self.trial.refused, self, wish)
-        self.done[wish] = None
-        if wanted and not rid and side is Side.PUBLISHER:
-            client.publish_scope(sid, done, refused=refused)
-        elif wanted and side is Side.PUBLISHER:
-            client.publish(sid, rid, done, base=lambda: None, changed=_ignore, refused=refused)
-        elif wanted:
-            client.subscribe(sid, rid, done, changed=_ignore, refused=refused)
-        elif not rid and side is Side.PUBLISHER:
-            client.unpublish_scope(sid, done)
-        elif side is Side.PUBLISHER:
-            client.unpublish(sid, rid, done)
-        else:
-            client.unsubscribe(sid, rid, done)
-
-
-def _ignore(event: Publication | Source) -> None:
-    """The harness looks at the state, not at events."""
 
 
 class RendezvousTrial:

@@ -7,7 +7,6 @@ Arguments: name, port, roles separated by commas. Commands on stdin: {"link": na
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 
@@ -18,6 +17,7 @@ from psirp_sim.runtime.udp import UdpNode
 from psirp_sim.settings import FabricSettings
 from psirp_sim.wire.data import Protocol
 from psirp_sim.wire.sealing import FabricKeys
+from tests.e2e.conversation import converse
 
 SETTINGS = FabricSettings(
     keys=FabricKeys("end to end"), link_seed=b"end to end", hello_interval=200 * MILLISECOND
@@ -75,20 +75,7 @@ class Process:
 async def main(name: str, port: str, roles: str) -> None:
     async with UdpNode(name, ("127.0.0.1", int(port))) as node:
         process = Process(node, [role for role in roles.split(",") if role])
-        commands = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(commands), sys.stdin
-        )
-        print(json.dumps({"ready": node.address[1]}), flush=True)
-
-        async def listen():
-            while line := await commands.readline():
-                process.command(line)
-
-        listening = asyncio.create_task(listen())
-        while not listening.done():  # until the test closes our stdin, or goes away
-            await asyncio.sleep(0.1)
-            process.report()
+        await converse(node.address[1], process.command, process.report)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ It says {"ready": port}, every 100 ms a report, and {"shown": n, ...} when asked
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections import Counter
@@ -31,6 +30,7 @@ from psirp_sim.runtime.udp import UdpNode
 from psirp_sim.settings import FabricSettings
 from psirp_sim.wire.rendezvous import Code
 from psirp_sim.wire.sealing import FabricKeys
+from tests.e2e.conversation import converse
 
 SETTINGS = FabricSettings(
     keys=FabricKeys("end to end"),
@@ -288,21 +288,7 @@ async def main(name: str, port: str, roles: str, storage: str) -> None:
     file = Path(storage) if storage else None
     async with UdpNode(name, ("127.0.0.1", int(port)), storage=file) as node:
         process = Process(node, [role for role in roles.split(",") if role])
-        commands = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(commands), sys.stdin
-        )
-        print(json.dumps({"ready": node.address[1]}), flush=True)
-
-        async def listen():
-            while line := await commands.readline():
-                process.command(line)
-
-        listening = asyncio.create_task(listen())
-        while not listening.done():  # until the test closes our stdin, or goes away
-            await asyncio.sleep(0.1)
-            process.report()
-        listening.result()
+        await converse(node.address[1], process.command, process.report)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("fabric_process.py")
+ROOT = Path(__file__).parents[2]
 
 #        n2 --- n4
 #       /         \
@@ -29,7 +29,7 @@ class Node:
     def __init__(self, name, roles=""):
         self.name = name
         self.process = subprocess.Popen(
-            [sys.executable, SCRIPT, name, "0", roles],
+            [sys.executable, "-m", "tests.e2e.fabric_process", name, "0", roles], cwd=ROOT,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.port = json.loads(self.process.stdout.readline())["ready"]

@@ -6,11 +6,9 @@ import asyncio
 import contextlib
 import socket
 
-import pytest
-
 from psirp_sim.admission import Admission
 from psirp_sim.node import FabricNode
-from psirp_sim.runtime import accepting, fastpath
+from psirp_sim.runtime import accepting
 from psirp_sim.runtime.accepting import link_name
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.simulator import Simulator
@@ -23,20 +21,6 @@ from psirp_sim.wire.sealing import FabricKeys
 KEYS = FabricKeys("joining")
 HELLO = 100 * MILLISECOND
 SETTINGS = FabricSettings(keys=KEYS, link_seed=b"joining", hello_interval=HELLO)
-
-
-@pytest.fixture(
-    params=[
-        pytest.param(False, id="python"),
-        pytest.param(
-            True,
-            id="c",
-            marks=pytest.mark.skipif(fastpath.MISSING is not None, reason=str(fastpath.MISSING)),
-        ),
-    ]
-)
-def accelerate(request):
-    return request.param
 
 
 async def eventually(condition, seconds=20):

@@ -21,20 +21,6 @@ from psirp_sim.wire.control import NEIGHBOUR
 from psirp_sim.zfilters import Scheme
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(False, id="python"),
-        pytest.param(
-            True,
-            id="c",
-            marks=pytest.mark.skipif(fastpath.MISSING is not None, reason=str(fastpath.MISSING)),
-        ),
-    ]
-)
-def accelerate(request):
-    return request.param
-
-
 class Guests:
     """Lets everybody in who says "hello" behind the two bytes, and the name of the neighbour."""
 

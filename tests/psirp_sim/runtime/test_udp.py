@@ -204,20 +204,6 @@ def test_uvloop_runs_the_same_node():
 # Forwarding, by both drivers
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(False, id="python"),
-        pytest.param(
-            True,
-            id="c",
-            marks=pytest.mark.skipif(fastpath.MISSING is not None, reason=str(fastpath.MISSING)),
-        ),
-    ]
-)
-def accelerate(request):
-    return request.param
-
-
 class Router(Counter):
     """Installs the table of the links it is told about."""
 

@@ -22,8 +22,8 @@ from blake3 import blake3
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from msgspec import inspect
 
+from psirp_sim.rendezvous.entries import fingerprint
 from psirp_sim.rendezvous.homes import homes
-from psirp_sim.rendezvous.registrations import fingerprint
 from psirp_sim.rendezvous.summary import contains, new_filter, put, read_filter, write_filter
 from psirp_sim.scapy_layer import MESSAGES, Psirp, PsirpControl, PsirpData, PsirpPayload
 from psirp_sim.wire.control import NEIGHBOUR, Fragment, LinkState, ReportedLink
