@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 
+from psirp_sim.client import Client
 from psirp_sim.forwarding.table import ForwardingCounters, compile_table
 from psirp_sim.rendezvous.client import RendezvousClient
 from psirp_sim.rendezvous.server import DRAINING, RendezvousServer
@@ -38,8 +39,17 @@ from psirp_sim.wire.control import (
     TreeRequest,
     Wanted,
 )
-from psirp_sim.wire.data import HEADER, DataPacket, Kind, MalformedPacket, Protocol
+from psirp_sim.wire.data import (
+    HEADER,
+    LARGEST_PACKET,
+    SAMPLED,
+    DataPacket,
+    Kind,
+    MalformedPacket,
+    Protocol,
+)
 from psirp_sim.wire.message import Message
+from psirp_sim.wire.publications import Latest, Report
 from psirp_sim.wire.sealing import Reassembly, WrongKey, pieces
 from psirp_sim.zfilters import ZFilter
 
@@ -55,8 +65,6 @@ NUMBERINGS = 4
 """How many numberings of links stay valid, so that packets under way survive a change."""
 HOLD = 20 * MILLISECOND
 """How long after the first news the changed graph is looked at."""
-LARGEST_PACKET = 1_280
-"""Of control messages across the fabric: every link takes that much."""
 
 
 class FabricNode:
@@ -123,15 +131,25 @@ class FabricNode:
 
     # Sending
 
-    def send(self, filters: Sequence[ZFilter], protocol: int, payload: bytes) -> None:
-        """Send a payload along the trees of these filters."""
+    def send(
+        self, filters: Sequence[ZFilter], protocol: int, payload: bytes, sampled: bool = False
+    ) -> None:
+        """Send a payload along the trees of these filters; forwarding nodes write traces of
+        packets that are `sampled`."""
+        payload = bytes((protocol,)) + payload
         for zfilter in filters:
-            self._next_packet = (self._next_packet + 1) & (1 << 64) - 1
-            packet = DataPacket(
-                zfilter, self._next_packet.to_bytes(8), bytes((protocol,)) + payload
-            ).encode()
+            packet = DataPacket(zfilter, self._packet_id(sampled), payload).encode()
             if self.env.inject(packet):
                 self.env.call_later(0, self.receive, "", packet)
+
+    def _packet_id(self, sampled: bool) -> bytes:
+        number = self._next_packet + 1
+        if sampled:
+            number += (SAMPLED - number) & 0xFF
+        elif number & 0xFF == SAMPLED:
+            number += 1
+        self._next_packet = number & (1 << 64) - 1
+        return self._next_packet.to_bytes(8)
 
     def drain(self) -> None:
         """Be a rendezvous server no longer: clients go to the others, and the view without us."""
@@ -224,6 +242,19 @@ class FabricNode:
             reach=self._reach,
             along=self._along,
         )
+        self.client = Client(
+            self.env,
+            self.settings.publications,
+            self.settings.keys,
+            self.rendezvous,
+            domain=self.domain,
+            life=lambda: self.boot,
+            transmit=lambda filters, payload, sampled: self.send(
+                filters, Protocol.PUBLICATION, payload, sampled
+            ),
+            along=self._along,
+        )
+        self.handlers[Protocol.PUBLICATION] = self.client.payload
         if RENDEZVOUS in self.roles:
             self.server = RendezvousServer(
                 self.env,
@@ -397,6 +428,8 @@ class FabricNode:
                 if self.manager is not None:
                     self.manager.receive(message)
                 return self.manager is not None
+            case Latest() | Report():
+                return self.client.receive(message)
             case Hello() | LinkState() | Summary() | Wanted() | Fragment():
                 raise MalformedPacket("a message for neighbours came across the fabric")
         return self.rendezvous.receive(message) or (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.rendezvous.settings import RendezvousSettings
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.wire.sealing import FabricKeys
@@ -36,3 +37,4 @@ class FabricSettings:
     id_version: str = ""
     """The version of the id rules, told to neighbours."""
     rendezvous: RendezvousSettings = field(default_factory=RendezvousSettings)
+    publications: PublicationSettings = field(default_factory=PublicationSettings)

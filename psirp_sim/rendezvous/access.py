@@ -14,20 +14,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from psirp_sim.ed25519 import verified
 from psirp_sim.wire.rendezvous import Code, Open, Registration, Who
 
 REGISTRATION = "psph 1 registration"
-
-_P = 2**255 - 19
-_ORDER_8 = int.from_bytes(
-    bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"
-)
-_WEAK = frozenset((0, 1, _P - 1, _P, _P + 1, _ORDER_8, _P - _ORDER_8))
-"""Points of small order, by y. Such a key (all zeros is one) has signatures that anyone can make,
-and the library takes them."""
 
 
 def allowed(who: Who, registration: Registration, client: str, epoch: int) -> Code:
@@ -70,12 +62,4 @@ def _signed(registration: Registration, client: str, epoch: int) -> bytes:
 
 
 # A request that is not answered in time comes again.
-@lru_cache(maxsize=1 << 12)
-def _verified(key: bytes, signature: bytes, signed: bytes) -> bool:
-    if int.from_bytes(key, "little") % 2**255 in _WEAK:
-        return False
-    try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, signed)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
+_verified = lru_cache(maxsize=1 << 12)(verified)

@@ -64,7 +64,7 @@ class RendezvousClient:
         self._attachment = attachment
         self._epoch = epoch
         self._reach = reach
-        trees = TreePool(env.node, attachment)
+        self.trees = trees = TreePool(env.node, attachment)
         self.registrar = Registrar(
             env,
             settings,

@@ -21,6 +21,10 @@ VERSION = 1
 HOP_LIMIT = 32
 """What a sender puts in; a fabric is less wide than that."""
 HEADER = 16
+LARGEST_PACKET = 1_280
+"""Of packets across the fabric: every link takes that much."""
+SAMPLED = 0xA5
+"""Last byte of the id of a packet that forwarding nodes write traces of."""
 _FIXED = Struct(">BBBB8sI")
 
 
@@ -40,6 +44,8 @@ class Protocol(IntEnum):
     """A sealed control message for a node's fabric functions."""
     TEST = 1
     """Traffic of tests and probes."""
+    PUBLICATION = 2
+    """Pieces of publications (`wire.publications`)."""
 
 
 class MalformedPacket(ValueError):

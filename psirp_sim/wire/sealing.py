@@ -20,7 +20,7 @@ from hmac import compare_digest
 import msgspec
 from blake3 import blake3
 
-from psirp_sim.wire import control, rendezvous
+from psirp_sim.wire import control, publications, rendezvous
 from psirp_sim.wire.control import Fragment
 from psirp_sim.wire.data import MalformedPacket
 from psirp_sim.wire.message import Message
@@ -31,7 +31,8 @@ LONGEST = 256 * 1024
 """Bytes of a sealed message that is put together from fragments."""
 
 _DECODERS: dict[int, msgspec.msgpack.Decoder[Message]] = {
-    kind.type: msgspec.msgpack.Decoder(kind) for kind in (*control.MESSAGES, *rendezvous.MESSAGES)
+    kind.type: msgspec.msgpack.Decoder(kind)
+    for kind in (*control.MESSAGES, *rendezvous.MESSAGES, *publications.MESSAGES)
 }
 
 
@@ -57,12 +58,20 @@ class FabricKeys:
         body = msgspec.msgpack.encode(message)
         return kind + _mac(self._keys[0], kind + body) + body
 
+    def mark(self, data: bytes) -> bytes:
+        """A MAC for something that is no message."""
+        return _mac(self._keys[0], data)
+
+    def is_marked(self, data: bytes, mac: bytes) -> bool:
+        """Whether a holder of one of the keys made it."""
+        return any(compare_digest(_mac(key, data), mac) for key in self._keys)
+
     def open(self, sealed: bytes) -> Message:
         """The message, if the key is right and the bytes make sense."""
         if len(sealed) < SEAL:
             raise MalformedPacket(f"a control message has at least {SEAL} bytes")
         kind, mac, body = sealed[:1], sealed[1:SEAL], sealed[SEAL:]
-        if not any(compare_digest(_mac(key, kind + body), mac) for key in self._keys):
+        if not self.is_marked(kind + body, mac):
             raise WrongKey("the MAC is not by a key of this fabric")
         decoder = _DECODERS.get(kind[0])
         if decoder is None:

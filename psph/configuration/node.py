@@ -9,12 +9,12 @@ import msgspec
 from msgspec import Meta
 
 from identifiers import ID_VERSION
-from psirp_sim.node import LARGEST_PACKET
 from psirp_sim.rendezvous.settings import RendezvousSettings
 from psirp_sim.runtime.accepting import link_name
 from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.settings import FabricSettings
 from psirp_sim.wire.control import MOST_LINKS
+from psirp_sim.wire.data import LARGEST_PACKET
 from psirp_sim.wire.sealing import FabricKeys
 from psirp_sim.zfilters import SIZES, Scheme
 from psph.configuration.addresses import parse_address

@@ -1,0 +1,91 @@
+"""Envelopes that are being put together, and those that wait to be handed on.
+
+All streams of a node share the room for them. When it is short, what has been untouched for the
+longest goes: it can be asked for again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from psirp_sim.wire.publications import UNIT, Header
+
+
+class Assembly:
+    """One version at a listener: its pieces, and once it is complete what was in it."""
+
+    __slots__ = (
+        "_evicted", "_have", "content", "data", "header", "judged", "left", "refused", "signed",
+        "size",
+    )  # fmt: skip
+
+    def __init__(self, size: int, evicted: Callable[[], None]) -> None:
+        self.size = size
+        self.data = bytearray(size)
+        self._have = bytearray(-(-size // UNIT))
+        self._evicted = evicted
+        self.left = len(self._have)
+        """Units that have not come."""
+        self.header: Header | None = None
+        """Set when it is complete and what it says it is."""
+        self.content = b""
+        self.judged = self.signed = False
+        """Whether it is known who made it, and whether a key of the zone did."""
+        self.refused = False
+        """Whoever made it had no authority to: it is passed over."""
+
+    def add(self, unit: int, piece: bytes) -> bool:
+        """Take a run of units; whether any of them is new."""
+        count = -(-len(piece) // UNIT)
+        new = self._have.count(0, unit, unit + count)
+        if new:
+            begin = unit * UNIT
+            self.data[begin : begin + len(piece)] = piece
+            self._have[unit : unit + count] = b"\1" * count
+            self.left -= new
+        return new > 0
+
+    def missing(self) -> Iterator[tuple[int, int]]:
+        """First and last unit of every run that has not come."""
+        begin = self._have.find(0)
+        while begin >= 0:
+            end = self._have.find(1, begin)
+            yield begin, (len(self._have) if end < 0 else end) - 1
+            begin = -1 if end < 0 else self._have.find(0, end)
+
+    def complete(self, header: Header, content: bytes) -> None:
+        """It is what it should be; the pieces are not needed any more."""
+        self.header, self.content = header, content
+        self.data = self._have = bytearray()
+
+    def let_go(self) -> None:
+        """The room was needed."""
+        self._evicted()
+
+
+class WaitingRoom:
+    """The room that the assemblies of a node share."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.bytes = 0
+        self._assemblies: OrderedDict[Assembly, None] = OrderedDict()
+
+    def admit(self, assembly: Assembly) -> None:
+        """Take it in, and let go of what has to make room."""
+        self._assemblies[assembly] = None
+        self.bytes += assembly.size
+        while self.bytes > self.limit and len(self._assemblies) > 1:
+            oldest = next(iter(self._assemblies))
+            self.release(oldest)
+            oldest.let_go()
+
+    def touch(self, assembly: Assembly) -> None:
+        """It is being worked on."""
+        self._assemblies.move_to_end(assembly)
+
+    def release(self, assembly: Assembly) -> None:
+        """It is not needed any more."""
+        del self._assemblies[assembly]
+        self.bytes -= assembly.size

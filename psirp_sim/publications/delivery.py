@@ -1,0 +1,267 @@
+"""Handing streams on to those who subscribed here: each version once, in order, as they keep up.
+
+A subscription has a cursor in every stream it follows. The listener of a subscription gets one
+event after the other and is done with an event when it returns, or when it says so; then the
+cursor of a durable subscription is written down. A listener that raises an exception gets the same
+event again a little later.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from identifiers import Position, PublisherId
+from psirp_sim.publications.events import Event, Gap, Reset, Update
+from psirp_sim.publications.reception import Reception
+from psirp_sim.publications.settings import PublicationSettings
+from psirp_sim.runtime.durations import SECOND
+from psirp_sim.runtime.environment import Environment
+
+Place = tuple[int, int]
+"""Epoch and version; version 0 before the first."""
+Stream = tuple[bytes, bytes]
+"""Rendezvous id and publisher, within the scope of a subscription."""
+
+PREFIX = b"cursor "
+MOST_CURSORS = 100_000
+"""Streams of one subscription that are remembered; beyond, the oldest are forgotten."""
+AGAIN = SECOND
+"""After which a listener that raised an exception gets the event again."""
+
+
+@dataclass(slots=True, eq=False)
+class InHand:
+    """An event that the listener has and is not done with."""
+
+    event: Event
+    done: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Cursor:
+    """How far a subscription is in a stream."""
+
+    epoch: int
+    next: int
+    """The version that comes next."""
+    last: Place | None = None
+    """What was handed on last, or was before the subscription began."""
+    reset: Reset | None = None
+    """To be told before anything else."""
+    in_hand: deque[InHand] = field(default_factory=deque)
+
+
+class Subscription:
+    """What one part of an application listens to: an item, or a whole scope."""
+
+    def __init__(
+        self,
+        env: Environment,
+        settings: PublicationSettings,
+        sid: bytes,
+        rid: bytes,
+        listener: Callable[[Event], None],
+        *,
+        after: Iterable[tuple[bytes, Position]],
+        durable: str | None,
+        by_hand: bool,
+        name: str,
+        progress: Callable[[Reception], None],
+        delivered: Callable[[Subscription, Update], None],
+    ) -> None:
+        """`progress` is called when it may go on with a stream; `delivered` with every update."""
+        self._env = env
+        self._settings = settings
+        self.sid, self.rid = sid, rid
+        self.name = name
+        self._listener = listener
+        self._by_hand = by_hand
+        self._progress = progress
+        self._delivered = delivered
+        self._after: dict[Stream, Place] = {
+            (item, position.publisher.raw): (position.epoch, position.version)
+            for item, position in after
+        }
+        self._stored = None if durable is None else PREFIX + durable.encode() + b"\0" + sid
+        if self._stored is not None:
+            self._after |= self._load(self._stored)
+        self.cursors: dict[Stream, Cursor] = {}
+        self.closed = False
+        self._events = self._bytes = 0
+        """In hand."""
+        self._stalled: dict[Reception, None] = {}
+        """Streams that could go on if the listener had less in hand."""
+
+    def wants(self, sid: bytes, rid: bytes) -> bool:
+        """Whether the item is one of those it listens to."""
+        return sid == self.sid and self.rid in (b"", rid)
+
+    def close(self) -> None:
+        """The listener gets nothing any more."""
+        self.closed = True
+        self.cursors.clear()
+        self._stalled.clear()
+
+    # Following streams
+
+    def follow(self, reception: Reception, base: int) -> None:
+        """Begin with a stream at that version, or go on where it was left."""
+        stream = (reception.rid, reception.publisher)
+        cursor = self.cursors.get(stream)
+        if cursor is None:
+            after = self._after.pop(stream, None)
+            if after is None:
+                cursor = Cursor(reception.epoch, max(1, base))
+            else:
+                cursor = Cursor(after[0], after[1] + 1, after)
+            self.cursors[stream] = cursor
+            if len(self.cursors) > MOST_CURSORS:
+                del self.cursors[next(iter(self.cursors))]
+        if cursor.epoch < reception.epoch:
+            self._begin_epoch(cursor, reception)
+
+    def _begin_epoch(self, cursor: Cursor, reception: Reception) -> None:
+        publisher = PublisherId(reception.publisher)
+        previous = cursor.reset.previous if cursor.reset is not None else None
+        if cursor.reset is None and cursor.last is not None and cursor.last[1]:
+            previous = Position(publisher, *cursor.last)
+        cursor.epoch, cursor.next = reception.epoch, 1
+        cursor.reset = Reset(reception.sid, reception.rid, publisher, reception.epoch, previous)
+
+    def needed(self, reception: Reception) -> int | None:
+        """The next version it wants of a stream; None where the stream has none for it."""
+        cursor = self.cursors.get((reception.rid, reception.publisher))
+        return None if cursor is None or cursor.epoch != reception.epoch else cursor.next
+
+    def advance(self, reception: Reception) -> None:
+        """Hand on what there is, as far as the listener keeps up."""
+        cursor = self.cursors.get((reception.rid, reception.publisher))
+        if cursor is None or cursor.epoch != reception.epoch:
+            return
+        while not self.closed:
+            if self._is_full():
+                self._stalled[reception] = None
+                return
+            event = self._next_event(cursor, reception)
+            if event is None:
+                return
+            if not self._hand_on(cursor, event):
+                self._env.call_later(AGAIN, self._progress, reception)
+                return
+
+    def _next_event(self, cursor: Cursor, reception: Reception) -> Event | None:
+        if cursor.reset is not None:
+            return cursor.reset
+        while (assembly := reception.ripe(cursor.next)) is not None and assembly.refused:
+            cursor.next += 1
+        if assembly is not None:
+            assert assembly.header is not None
+            return Update(
+                reception.sid,
+                reception.rid,
+                Position(PublisherId(reception.publisher), cursor.epoch, cursor.next),
+                assembly.content,
+                assembly.header.metadata,
+                assembly.signed,
+            )
+        last = reception.lost_from(cursor.next)
+        if last < cursor.next:
+            return None
+        publisher = PublisherId(reception.publisher)
+        return Gap(reception.sid, reception.rid, publisher, cursor.epoch, cursor.next, last)
+
+    def _is_full(self) -> bool:
+        settings = self._settings
+        return (
+            self._events >= settings.unfinished_events or self._bytes >= settings.unfinished_bytes
+        )
+
+    # The listener
+
+    def _hand_on(self, cursor: Cursor, event: Event) -> bool:
+        """Whether the listener has taken it."""
+        held = InHand(event)
+        cursor.in_hand.append(held)
+        self._weigh(event, 1)
+        try:
+            self._listener(event)
+        except Exception as error:  # it is not ours, and must not stop the others
+            self._env.log("a listener failed and gets the event again", error=repr(error))
+            cursor.in_hand.remove(held)
+            self._weigh(event, -1)
+            return False
+        if isinstance(event, Reset):
+            cursor.reset, cursor.last = None, (event.epoch, 0)
+        else:
+            cursor.last = _place(event)
+            cursor.next = cursor.last[1] + 1
+        if isinstance(event, Update):
+            self._delivered(self, event)
+        if not self._by_hand:
+            held.done = True
+        self._commit(cursor)
+        return True
+
+    def done(self, event: Event) -> None:
+        """The listener, which said that it would tell, is done with an event."""
+        for cursor in self._cursors_of(event):
+            held = next((each for each in cursor.in_hand if each.event is event), None)
+            if held is not None:
+                held.done = True
+                self._commit(cursor)
+        if self._stalled and not self._is_full():
+            stalled, self._stalled = self._stalled, {}
+            for reception in stalled:
+                self._progress(reception)
+
+    def _cursors_of(self, event: Event) -> Iterable[Cursor]:
+        publisher = event.position.publisher if isinstance(event, Update) else event.publisher
+        cursor = self.cursors.get((event.rid, publisher.raw))
+        return [] if cursor is None else [cursor]
+
+    def _commit(self, cursor: Cursor) -> None:
+        """Write down how far the listener is done without a hole."""
+        committed = None
+        while cursor.in_hand and cursor.in_hand[0].done:
+            committed = cursor.in_hand.popleft().event
+            self._weigh(committed, -1)
+        if committed is not None and self._stored is not None and not self.closed:
+            publisher = (
+                committed.position.publisher
+                if isinstance(committed, Update)
+                else committed.publisher
+            )
+            key = self._stored + committed.rid + publisher.raw
+            self._env.storage.write({key: msgspec.msgpack.encode(_place(committed))})
+
+    def _weigh(self, event: Event, sign: int) -> None:
+        self._events += sign
+        if isinstance(event, Update):
+            self._bytes += sign * len(event.content)
+
+    def _load(self, prefix: bytes) -> dict[Stream, Place]:
+        found: dict[Stream, Place] = {}
+        for key, value in self._env.storage.scan(prefix):
+            stream = key[len(prefix) :]
+            found[stream[:32], stream[32:]] = msgspec.msgpack.decode(value, type=Place)
+        return found
+
+
+def _place(event: Event) -> Place:
+    match event:
+        case Update():
+            return event.position.epoch, event.position.version
+        case Gap():
+            return event.epoch, event.last
+        case Reset():
+            return event.epoch, 0
+
+
+def forget_cursors(env: Environment, durable: str, sid: bytes) -> None:
+    """A durable subscriber will not come back."""
+    prefix = PREFIX + durable.encode() + b"\0" + sid
+    env.storage.write({key: None for key, _ in env.storage.scan(prefix)})

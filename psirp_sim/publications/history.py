@@ -1,0 +1,169 @@
+"""What a publisher keeps of its streams, so that listeners can still ask for it.
+
+A stream keeps its latest versions, within bounds of its own and one for all streams of the node;
+the latest version is always there. A durable stream is written down as it goes, and a publisher
+that comes back goes on with it where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from psirp_sim.publications.settings import PublicationSettings
+from psirp_sim.runtime.environment import Storage
+
+PREFIX = b"publication "
+_STATE, _ENTRY = b"=", b"@"
+
+
+class HistoryFull(Exception):
+    """There is no room left for another stream."""
+
+
+class Shelf:
+    """All histories of a node, and the room they share."""
+
+    def __init__(self, settings: PublicationSettings, storage: Storage) -> None:
+        self.settings = settings
+        self.storage = storage
+        self.bytes = 0
+        self._longer: dict[History, None] = {}
+        """Those with more than their latest version, the one that was used least recently first."""
+
+    def check(self, size: int, wanted_by: History) -> None:
+        """HistoryFull when there is no room for a version of that size, whatever is let go."""
+        spare = sum(each.spare for each in self._longer) if self._is_over(size) else 0
+        # A stream that has a latest version can always exchange it for another.
+        if self._is_over(size - spare - wanted_by.latest_bytes):
+            raise HistoryFull(
+                "the histories of this node are full: raise publications.all_history_bytes"
+            )
+
+    def trim(self) -> None:
+        """Let go of the oldest versions of the stream that has been quiet for the longest."""
+        while self._longer and self._is_over(0):
+            next(iter(self._longer)).forget_oldest()
+
+    def _is_over(self, more: int) -> bool:
+        return self.bytes + more > self.settings.all_history_bytes
+
+    def changed(self, history: History, bytes_more: int) -> None:
+        """A history has grown, or shrunk."""
+        self.bytes += bytes_more
+        if bytes_more > 0 or len(history) <= 1:
+            self._longer.pop(history, None)
+        if len(history) > 1:
+            self._longer.setdefault(history)
+
+
+class History:
+    """The versions of one stream: `first` to `latest`, without holes."""
+
+    def __init__(self, shelf: Shelf, sid: bytes, rid: bytes, *, durable: bool) -> None:
+        self._shelf = shelf
+        self._name = PREFIX + sid + rid
+        self._durable = durable
+        self._envelopes: dict[int, bytes] = {}
+        self.publisher = b""
+        self.epoch = 0
+        self.latest = 0
+        """0 before the first version."""
+        self.bytes = 0
+        if durable:
+            self._load()
+
+    def __len__(self) -> int:
+        return len(self._envelopes)
+
+    @property
+    def first(self) -> int:
+        """The oldest version that is still there; where none is, the one that comes next."""
+        return self.latest - len(self._envelopes) + 1
+
+    @property
+    def latest_bytes(self) -> int:
+        return len(self._envelopes.get(self.latest, b""))
+
+    @property
+    def spare(self) -> int:
+        """Bytes of all but the latest."""
+        return self.bytes - self.latest_bytes
+
+    def get(self, version: int) -> bytes | None:
+        """The envelope."""
+        return self._envelopes.get(version)
+
+    def begin(self, publisher: bytes, epoch: int, latest: int) -> None:
+        """A stream that has nothing yet, or a new epoch of one: what was before is gone."""
+        while self._envelopes:
+            self.forget_oldest()
+        self.publisher, self.epoch, self.latest = publisher, epoch, latest
+
+    def append(self, envelope: bytes, done: Callable[[], None]) -> None:
+        """Add the next version; `done` is called when it may be told to the world."""
+        settings = self._shelf.settings
+        self._shelf.check(len(envelope), self)
+        self.latest += 1
+        self._envelopes[self.latest] = envelope
+        self._grown(len(envelope))
+        if self._durable:
+            self._shelf.storage.write(
+                {self._key(self.latest): envelope, self._name + _STATE: self._state()}, done
+            )
+        while len(self) > settings.history_versions or self._is_too_large(settings):
+            self.forget_oldest()
+        self._shelf.trim()
+        if not self._durable:
+            done()
+
+    def forget_oldest(self) -> None:
+        """One version less."""
+        version = self.first
+        gone = self._envelopes.pop(version)
+        self._grown(-len(gone))
+        if self._durable:
+            self._shelf.storage.write({self._key(version): None})
+
+    def drop(self) -> None:
+        """The stream is not published any more."""
+        while self._envelopes:
+            self.forget_oldest()
+        if self._durable:
+            self._shelf.storage.write({self._name + _STATE: None})
+
+    def _is_too_large(self, settings: PublicationSettings) -> bool:
+        return self.bytes > settings.history_bytes and len(self) > 1
+
+    def _grown(self, by: int) -> None:
+        self.bytes += by
+        self._shelf.changed(self, by)
+
+    # What is written down
+
+    def _key(self, version: int) -> bytes:
+        return self._name + _ENTRY + version.to_bytes(8)
+
+    def _state(self) -> bytes:
+        return msgspec.msgpack.encode((self.publisher, self.epoch, self.latest))
+
+    def _load(self) -> None:
+        state = self._shelf.storage.get(self._name + _STATE)
+        if state is None:
+            return
+        self.publisher, self.epoch, self.latest = msgspec.msgpack.decode(
+            state, type=tuple[bytes, int, int]
+        )
+        for version, envelope in self._stored():
+            self._envelopes[version] = envelope
+            self._grown(len(envelope))
+        # Only a run that ends with the latest is any good.
+        while self._envelopes and self.first not in self._envelopes:
+            oldest = next(iter(self._envelopes))
+            self._grown(-len(self._envelopes.pop(oldest)))
+
+    def _stored(self) -> Iterator[tuple[int, bytes]]:
+        prefix = self._name + _ENTRY
+        for key, envelope in self._shelf.storage.scan(prefix):
+            yield int.from_bytes(key[len(prefix) :]), envelope
