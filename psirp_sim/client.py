@@ -42,6 +42,8 @@ TRACE_ID = "trace_id"
 """The key of the metadata that ties together what is written about an update."""
 RETRY = SECOND
 """After which a registration that failed for a while is made again."""
+STREAMS = 20
+"""Bits of an epoch that count the streams begun in one life; the others are its number."""
 Item = tuple[bytes, bytes]
 
 
@@ -101,6 +103,8 @@ class Client:
         self._by_tag: dict[bytes, Reception] = {}
         self._busy: dict[Reception, bool] = {}
         """Those being handed on, and whether that has to be done once more."""
+        self._streams = 0
+        """Begun in this life."""
         self.counters: Counter[str] = Counter()
         self.keys_of: Callable[[bytes], Keys | None] = lambda sid: ()
         """The keys of the zone that a scope belongs to; None while they are not known."""
@@ -131,7 +135,7 @@ class Client:
         history = History(self._shelf, sid, rid, durable=durable)
         mine = publisher or publisher_of(self._env.node)
         if history.publisher != mine.raw:
-            history.begin(mine.raw, self._life(), 0)
+            history.begin(mine.raw, self._new_epoch(), 0)
         offer = self.offers[sid, rid] = Offer(
             self._env,
             self._settings,
@@ -151,6 +155,11 @@ class Client:
         offer.done.append(done)
         self._register_offer(offer)
         return offer
+
+    def _new_epoch(self) -> int:
+        """Higher than any that this node used before, in this life or an earlier one."""
+        self._streams += 1
+        return (self._life() << STREAMS) + min(self._streams, (1 << STREAMS) - 1)
 
     def publish(
         self,

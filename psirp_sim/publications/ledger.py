@@ -1,0 +1,140 @@
+"""The harness's own idea of what was published, and of what a subscriber may be told.
+
+It knows nothing of how publications travel: only what an application was promised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from identifiers import Position
+from psirp_sim.publications.events import Event, Gap, Reset, Update
+from psirp_sim.publications.settings import PublicationSettings
+from psirp_sim.runtime.schedules import InvariantViolated
+
+ENVELOPE = 1_024
+"""More than an envelope adds to its content."""
+
+Stream = tuple[bytes, bytes]
+"""Item and publisher."""
+
+
+@dataclass(slots=True)
+class Published:
+    """What one publisher has published of an item."""
+
+    epoch: int = -1
+    contents: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    """By epoch and version."""
+    told: dict[int, int] = field(default_factory=dict)
+    """By epoch: the latest version that was told to the world."""
+
+    @property
+    def latest(self) -> tuple[int, int]:
+        """Epoch and version of what every subscriber must have in the end."""
+        return self.epoch, self.told.get(self.epoch, 0)
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """What one subscription was told of one stream."""
+
+    last: tuple[int, int] | None = None
+    """Epoch and version of the last update or gap."""
+    begun: bool = False
+    """Whether it has got anything yet."""
+    repeats: bool = False
+    """Whether what it got in an earlier life may come once more."""
+
+
+class Ledger:
+    """All streams of a trial."""
+
+    def __init__(self, settings: PublicationSettings) -> None:
+        self._settings = settings
+        self.streams: dict[Stream, Published] = {}
+        self.gaps = self.resets = self.updates = 0
+
+    def published(self, item: bytes, position: Position, content: bytes, intact: bool) -> None:
+        """An application has published something; `intact`: the publisher has not lost its
+        state since what it published before."""
+        stream = self.streams.setdefault((item, position.publisher.raw), Published())
+        known = stream.contents.setdefault(position.epoch, {})
+        if intact and stream.epoch >= 0 and position.epoch != stream.epoch:
+            raise InvariantViolated(f"{position} has a new epoch, and nothing was lost")
+        if position.epoch < stream.epoch:
+            raise InvariantViolated(f"{position} is of an earlier epoch than before")
+        if position.version <= stream.told.get(position.epoch, 0):
+            raise InvariantViolated(f"{position} was given twice")
+        stream.epoch = position.epoch
+        known[position.version] = content
+
+    def told(self, item: bytes, position: Position) -> None:
+        """The publication may have got around."""
+        stream = self.streams[item, position.publisher.raw]
+        told = stream.told.get(position.epoch, 0)
+        if position.version != told + 1:
+            raise InvariantViolated(f"{position} was told after version {told}")
+        stream.told[position.epoch] = position.version
+
+    def heard(self, reader: Reader, must: tuple[int, int] | None, event: Event) -> None:
+        """A subscriber was told something; `must` is the first version it must not miss."""
+        match event:
+            case Update():
+                self._update(reader, must, event)
+            case Gap():
+                self._gap(reader, event)
+            case Reset():
+                self._reset(reader, event)
+
+    def _update(self, reader: Reader, must: tuple[int, int] | None, event: Update) -> None:
+        self.updates += 1
+        position = event.position
+        stream = self.streams.get((event.rid, position.publisher.raw), Published())
+        if stream.contents.get(position.epoch, {}).get(position.version) != event.content:
+            raise InvariantViolated(f"{position} is not what was published")
+        place = (position.epoch, position.version)
+        if reader.last is None:
+            if must is not None and place > must:
+                raise InvariantViolated(f"the first update is {position}, and not yet {must}")
+        else:
+            follows = (reader.last[0], reader.last[1] + 1)
+            if place != follows and not (reader.repeats and place < follows):
+                raise InvariantViolated(f"{position} came after version {reader.last}")
+        reader.last, reader.begun, reader.repeats = place, True, False
+
+    def _gap(self, reader: Reader, event: Gap) -> None:
+        self.gaps += 1
+        if reader.last is None:
+            raise InvariantViolated(f"a gap before anything else: {event.first}-{event.last}")
+        follows = (reader.last[0], reader.last[1] + 1)
+        if (event.epoch, event.first) != follows and not (
+            reader.repeats and (event.epoch, event.first) < follows
+        ):
+            raise InvariantViolated(f"a gap from {event.first} after version {reader.last}")
+        if not self._exceeded(event):
+            raise InvariantViolated(
+                f"a gap from {event.first} to {event.last}, and the history was not exceeded"
+            )
+        reader.last, reader.begun, reader.repeats = (event.epoch, event.last), True, False
+
+    def _exceeded(self, event: Gap) -> bool:
+        """Whether the last version of the gap need not be in the publisher's history any more."""
+        stream = self.streams[event.rid, event.publisher.raw]
+        after = {
+            version: content
+            for version, content in stream.contents.get(event.epoch, {}).items()
+            if version >= event.last
+        }
+        size = sum(len(content) + ENVELOPE for content in after.values())
+        versions, most = self._settings.history_versions, self._settings.history_bytes
+        return event.last in after and (len(after) > versions or size > most)
+
+    def _reset(self, reader: Reader, event: Reset) -> None:
+        self.resets += 1
+        stream = self.streams.get((event.rid, event.publisher.raw))
+        if reader.last is not None and event.epoch <= reader.last[0] and not reader.repeats:
+            raise InvariantViolated(f"a reset to epoch {event.epoch} after {reader.last}")
+        if stream is not None and event.epoch < stream.epoch and event.epoch in stream.contents:
+            pass  # it has begun another one meanwhile
+        reader.last, reader.begun = (event.epoch, 0), True

@@ -1,0 +1,172 @@
+"""Who publishes and listens in the fault schedules: applications that go on after every crash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from identifiers import Position, PublisherId
+from psirp_sim.node import FabricNode
+from psirp_sim.publications.delivery import Subscription
+from psirp_sim.publications.events import Event, Update
+from psirp_sim.publications.ledger import Ledger, Reader
+from psirp_sim.runtime.durations import MILLISECOND
+from psirp_sim.runtime.environment import Environment
+from psirp_sim.settings import FabricSettings
+
+LOOK = 100 * MILLISECOND
+SCOPE = b"S" * 32
+
+
+@dataclass(slots=True)
+class Author:
+    """What a node publishes; it is the application's, and outlives a crash."""
+
+    item: bytes
+    durable: bool
+    offered: bool = True
+    """Whether it wants to publish now."""
+    count: int = 0
+    lost: bool = False
+    """Whether its state was lost since it last published."""
+
+
+@dataclass(slots=True, eq=False)
+class Audience:
+    """What a node listens to; it is the application's, and outlives a crash."""
+
+    item: bytes
+    """Empty: the whole scope."""
+    memory: str
+    """After a crash it goes on: "position" where it was, since it keeps the Position with the
+    effect; "cursor" where the fabric knows it was done; "none" anew."""
+    slow: int
+    """Nanoseconds that it takes over an event."""
+    wanted: bool = True
+    readers: dict[tuple[bytes, bytes], Reader] = field(default_factory=dict)
+    must: dict[tuple[bytes, bytes], tuple[int, int]] = field(default_factory=dict)
+    """The first version of a stream that this subscription must not miss."""
+
+
+class Trial(Protocol):
+    """What says who does what, and is told what comes of it."""
+
+    node: type[FabricNode]
+    settings: FabricSettings
+    ledger: Ledger
+    authors: dict[str, list[Author]]
+    audiences: dict[str, list[Audience]]
+
+    def may_miss_nothing_from(self, author: str, item: bytes, position: Position) -> None: ...
+
+
+class Peer:
+    """A core: a fabric node, and the applications there."""
+
+    def __init__(self, env: Environment, trial: Trial, roles: Sequence[str]) -> None:
+        self.env = env
+        self.trial = trial
+        self.node = trial.node(env, trial.settings, roles=roles, domain="trial")
+        self.subscriptions: dict[Audience, Subscription] = {}
+
+    def start(self) -> None:
+        self.node.start()
+        self.env.call_later(LOOK, self._look)
+
+    def receive(self, link: str, packet: bytes) -> None:
+        self.node.receive(link, packet)
+
+    def stop(self) -> None:
+        self.node.stop()
+
+    def _look(self) -> None:
+        """Make what is there what is wished for."""
+        if self.node.begun:
+            for author in self.trial.authors.get(self.env.node, ()):
+                self._offer(author)
+            for audience in self.trial.audiences.get(self.env.node, ()):
+                self._listen(audience)
+        self.env.call_later(LOOK, self._look)
+
+    # Publishing
+
+    def _offer(self, author: Author) -> None:
+        client = self.node.client
+        there = client.offers.get((SCOPE, author.item))
+        if author.offered and there is None:
+            client.offer(SCOPE, author.item, durable=author.durable)
+            author.lost = author.lost or not author.durable
+        elif not author.offered and there is not None and not there.closing:
+            client.withdraw(SCOPE, author.item)
+            author.lost = True
+
+    def publish(self, author: Author, content: bytes) -> None:
+        """The next version, if it can be published now."""
+        offer = self.node.client.offers.get((SCOPE, author.item)) if self.node.begun else None
+        if offer is None or offer.closing:
+            return
+        author.count += 1
+        position: Position | None = None
+        ready = False
+
+        def done() -> None:
+            nonlocal ready
+            ready = True
+            if position is not None:
+                self._told(author, position)
+
+        # What was lost with the state can only be noticed by a new epoch.
+        position = self.node.client.publish(SCOPE, author.item, content, done=done)
+        self.trial.ledger.published(author.item, position, content, intact=not author.lost)
+        author.lost = False
+        if ready:
+            self._told(author, position)
+
+    def _told(self, author: Author, position: Position) -> None:
+        self.trial.ledger.told(author.item, position)
+        self.trial.may_miss_nothing_from(self.env.node, author.item, position)
+
+    # Listening
+
+    def _listen(self, audience: Audience) -> None:
+        subscription = self.subscriptions.get(audience)
+        if audience.wanted and subscription is None:
+            self._begin(audience)
+            self.subscriptions[audience] = self.node.client.subscribe(
+                SCOPE,
+                audience.item,
+                partial(self._heard, audience),
+                after=[
+                    (item, Position(PublisherId(publisher), *reader.last))
+                    for (item, publisher), reader in audience.readers.items()
+                    if audience.memory == "position" and reader.last and reader.last[1]
+                ],
+                durable="reader" if audience.memory == "cursor" else None,
+                by_hand=audience.slow > 0,
+            )
+        elif not audience.wanted and subscription is not None:
+            self.node.client.unsubscribe(subscription)
+            del self.subscriptions[audience]
+
+    def _begin(self, audience: Audience) -> None:
+        """What the next subscription of this audience may be told first."""
+        audience.must.clear()
+        for stream, reader in list(audience.readers.items()):
+            if audience.memory == "none" or not (reader.last and reader.last[1]):
+                del audience.readers[stream]
+            elif audience.memory == "cursor":
+                reader.repeats = True
+
+    def _heard(self, audience: Audience, event: Event) -> None:
+        publisher = event.position.publisher if isinstance(event, Update) else event.publisher
+        stream = (event.rid, publisher.raw)
+        reader = audience.readers.setdefault(stream, Reader())
+        self.trial.ledger.heard(reader, audience.must.get(stream), event)
+        if audience.slow:
+            self.env.call_later(audience.slow, self._done, audience, event)
+
+    def _done(self, audience: Audience, event: Event) -> None:
+        if audience in self.subscriptions:
+            self.subscriptions[audience].done(event)
