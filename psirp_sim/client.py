@@ -65,8 +65,6 @@ class Interest:
         self.subscriptions: list[Subscription] = []
         self.registered: Code | None = None
         self.done: list[Done] = []
-        self.sources: dict[tuple[bytes, str], Source] = {}
-        """By item and publishing node."""
 
 
 class Client:
@@ -110,6 +108,11 @@ class Client:
         """The keys of the zone that a scope belongs to; None while they are not known."""
         self.moved: Callable[[Offer], None] = lambda offer: None
         """Called when listeners of an item have got on."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What has come and cannot be handed on yet."""
+        return self._room.bytes
 
     # Publishing
 
@@ -328,10 +331,11 @@ class Client:
         if interest is None:
             interest = self._interests[sid, rid] = Interest(guest, key)
         interest.subscriptions.append(subscription)
+        for source in list(self._rendezvous.subscribing.sources.values()):
+            if source.known and subscription.wants(source.sid, source.rid):
+                self._follow(source)
         if interest.registered is Code.OK:
             self._env.call_later(0, done, Code.OK)
-            for source in list(interest.sources.values()):
-                self._follow(source)
         else:
             interest.done.append(done)
             if len(interest.subscriptions) == 1:
@@ -364,7 +368,7 @@ class Client:
             sid,
             rid,
             result,
-            changed=partial(self._source_changed, interest),
+            changed=self._source_changed,
             guest=interest.guest,
             key=interest.key,
             refused=result,
@@ -382,13 +386,10 @@ class Client:
 
     # Streams
 
-    def _source_changed(self, interest: Interest, source: Source) -> None:
-        key = (source.rid, source.publisher)
+    def _source_changed(self, source: Source) -> None:
         if not source.ended:
-            interest.sources[key] = source
             self._follow(source)
             return
-        interest.sources.pop(key, None)
         for reception in list(self.receptions.values()):
             mine = (reception.sid, reception.rid) == (source.sid, source.rid)
             if mine and source.publisher in reception.origins:
@@ -501,17 +502,12 @@ class Client:
         return False
 
     def _said(self, message: Latest) -> bool:
-        known = any(
-            interest is not None and (message.rid, message.node) in interest.sources
-            for interest in (
-                self._interests.get((message.sid, message.rid)),
-                self._interests.get((message.sid, b"")),
-            )
-        )
-        if known:
-            reception = self._reception(message.sid, message.rid, message.publisher)
-            reception.said(message)
-        return known
+        key = (message.sid, message.rid, message.node)
+        source = self._rendezvous.subscribing.sources.get(key)
+        if source is None or not source.known:
+            return False
+        self._reception(message.sid, message.rid, message.publisher).said(message)
+        return True
 
     def _at_home(self, what: bytes | Message) -> None:
         self._env.call_later(0, self._from_home, what)

@@ -1,12 +1,14 @@
 """Scapy layers for every packet of ours: to take captures apart, and to make packets by hand.
 
     across the fabric    Psirp / PsirpData / PsirpPayload / PsirpControl / PsirpRoutes
+                         Psirp / PsirpData / PsirpPayload / PsirpPublication
     to the neighbour     Psirp / PsirpControl / PsirpHello
     in a frame           Ether / PsirpFrame / Psirp / ...
 
 `Psirp(data)` reads a packet as it came out of a UDP socket. The fields are those of docs/wire.md.
 The layers of control messages (`PsirpHello` and so on) are made from the messages themselves: a
-new one needs no word here. Bytes that cannot be read become scapy's `Raw`, never an exception.
+new one needs no word here. A field that has the name of something in scapy's `Packet` has an
+underscore behind it (`PsirpReport.answers_`). Bytes that cannot be read become scapy's `Raw`, never an exception.
 
 The only module that imports scapy, which takes long: import this one where it is used.
 """
@@ -25,8 +27,9 @@ import msgspec
 
 from psirp_sim.runtime.ethernet import ETHERTYPE, LENGTH
 from psirp_sim.wire.control import NEIGHBOUR
-from psirp_sim.wire.data import HEADER, HOP_LIMIT, VERSION, Kind, Protocol
+from psirp_sim.wire.data import HEADER, HOP_LIMIT, VERSION, Kind, MalformedPacket, Protocol
 from psirp_sim.wire.message import Message
+from psirp_sim.wire.publications import ANSWER, NAMED, TAG, records_of, unpack
 from psirp_sim.wire.sealing import MAC, SEAL
 from psirp_sim.zfilters import SIZES, Mode, descriptor_length
 
@@ -42,8 +45,12 @@ with warnings.catch_warnings():
         ByteField,
         ConditionalField,
         Field,
+        FieldLenField,
+        FlagsField,
         IntField,
         LenField,
+        LongField,
+        PacketListField,
         XStrFixedLenField,
         XStrLenField,
     )
@@ -136,6 +143,53 @@ class PsirpPayload(Packet):
     fields_desc = [ByteEnumField("protocol", Protocol.TEST, _names(Protocol))]
 
 
+# Publications
+
+
+class PsirpRecord(Packet):
+    """A run of units of one envelope, inside a `PsirpPublication`."""
+
+    name = "psirp record"
+    fields_desc = [
+        LongField("version", 1),
+        IntField("unit", 0),
+        IntField("size", 0),
+        FieldLenField("length", None, length_of="piece", fmt="H"),
+        XStrLenField("piece", b"", length_from=lambda packet: packet.length),
+    ]
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
+        return b"", s
+
+
+def _is_publication(data: bytes) -> bool:
+    try:
+        for _ in records_of(unpack(data).records):
+            pass
+    except MalformedPacket:
+        return False
+    return True
+
+
+def _is_named(packet: Packet) -> bool:
+    return bool(packet.flags & NAMED)
+
+
+class PsirpPublication(Packet):
+    """Pieces of publications of one stream."""
+
+    name = "psirp publication"
+    fields_desc = [
+        XStrFixedLenField("tag", bytes(TAG), TAG),
+        LongField("sequence", 0),
+        FlagsField("flags", 0, 8, {ANSWER: "answer", NAMED: "named"}),
+        ConditionalField(XStrFixedLenField("sid", bytes(32), 32), _is_named),
+        ConditionalField(XStrFixedLenField("rid", bytes(32), 32), _is_named),
+        PacketListField("records", [], PsirpRecord, max_count=1 << 16),
+    ]
+    dispatch_hook = _if(_is_publication)
+
+
 # Control messages
 
 
@@ -166,20 +220,27 @@ def _message_layer(kind: type[Message]) -> type[Packet]:
     def readable(data: bytes) -> bool:
         try:
             decode(data)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         return True
+
+    # In scapy, some names have a meaning already.
+    names = {
+        field.name: field.name + "_" * hasattr(Packet, field.name)
+        for field in msgspec.structs.fields(kind)
+    }
 
     class Body(Packet):
         name = f"psirp {kind.__name__}"
         fields_desc = [
-            _ValueField(field.name, None if field.required else field.default)
+            _ValueField(names[field.name], None if field.required else field.default)
             for field in msgspec.structs.fields(kind)
         ]
         dispatch_hook = _if(readable)
 
         def do_dissect(self, s: bytes) -> bytes:
-            self.fields.update(msgspec.structs.asdict(decode(s)))
+            values = msgspec.structs.asdict(decode(s))
+            self.fields.update({names[name]: value for name, value in values.items()})
             self.raw_packet_cache = s
             self.explicit = 1
             return b""
@@ -205,5 +266,6 @@ bind_layers(Psirp, PsirpData, version=VERSION, kind=Kind.DATA)
 bind_layers(Psirp, PsirpControl, version=VERSION, kind=Kind.CONTROL)
 bind_layers(PsirpData, PsirpPayload)
 bind_layers(PsirpPayload, PsirpControl, protocol=Protocol.CONTROL)
+bind_layers(PsirpPayload, PsirpPublication, protocol=Protocol.PUBLICATION)
 for _kind, _layer in MESSAGES.items():
     bind_layers(PsirpControl, _layer, type=_kind.type)

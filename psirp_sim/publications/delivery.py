@@ -53,6 +53,8 @@ class Cursor:
     reset: Reset | None = None
     """To be told before anything else."""
     in_hand: deque[InHand] = field(default_factory=deque)
+    ready: bool = True
+    """Of a durable subscription: whether a crash from now on would not make it begin anew."""
 
 
 class Subscription:
@@ -96,6 +98,11 @@ class Subscription:
         self._stalled: dict[Reception, None] = {}
         """Streams that could go on if the listener had less in hand."""
 
+    @property
+    def in_hand(self) -> int:
+        """Events that the listener is not done with."""
+        return self._events
+
     def wants(self, sid: bytes, rid: bytes) -> bool:
         """Whether the item is one of those it listens to."""
         return sid == self.sid and self.rid in (b"", rid)
@@ -116,6 +123,7 @@ class Subscription:
             after = self._after.pop(stream, None)
             if after is None:
                 cursor = Cursor(reception.epoch, max(1, base))
+                self._store_beginning(cursor, reception)
             else:
                 cursor = Cursor(after[0], after[1] + 1, after)
             self.cursors[stream] = cursor
@@ -123,6 +131,21 @@ class Subscription:
                 del self.cursors[next(iter(self.cursors))]
         if cursor.epoch < reception.epoch:
             self._begin_epoch(cursor, reception)
+
+    def _store_beginning(self, cursor: Cursor, reception: Reception) -> None:
+        """Who has been told something must go on after it, whenever it crashes."""
+        if self._stored is None:
+            return
+        cursor.ready = False
+
+        def stored() -> None:
+            cursor.ready = True
+            if not self.closed:
+                self._progress(reception)
+
+        key = self._stored + reception.rid + reception.publisher
+        place = (cursor.epoch, cursor.next - 1)
+        self._env.storage.write({key: msgspec.msgpack.encode(place)}, stored)
 
     def _begin_epoch(self, cursor: Cursor, reception: Reception) -> None:
         publisher = PublisherId(reception.publisher)
@@ -140,7 +163,7 @@ class Subscription:
     def advance(self, reception: Reception) -> None:
         """Hand on what there is, as far as the listener keeps up."""
         cursor = self.cursors.get((reception.rid, reception.publisher))
-        if cursor is None or cursor.epoch != reception.epoch:
+        if cursor is None or cursor.epoch != reception.epoch or not cursor.ready:
             return
         while not self.closed:
             if self._is_full():

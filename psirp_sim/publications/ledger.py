@@ -41,8 +41,6 @@ class Reader:
 
     last: tuple[int, int] | None = None
     """Epoch and version of the last update or gap."""
-    begun: bool = False
-    """Whether it has got anything yet."""
     repeats: bool = False
     """Whether what it got in an earlier life may come once more."""
 
@@ -73,7 +71,9 @@ class Ledger:
         """The publication may have got around."""
         stream = self.streams[item, position.publisher.raw]
         told = stream.told.get(position.epoch, 0)
-        if position.version != told + 1:
+        # What was written down just before a crash is told by the next life.
+        missing = {*range(told + 1, position.version)} - stream.contents[position.epoch].keys()
+        if position.version <= told or missing:
             raise InvariantViolated(f"{position} was told after version {told}")
         stream.told[position.epoch] = position.version
 
@@ -83,7 +83,7 @@ class Ledger:
             case Update():
                 self._update(reader, must, event)
             case Gap():
-                self._gap(reader, event)
+                self._gap(reader, must, event)
             case Reset():
                 self._reset(reader, event)
 
@@ -94,29 +94,28 @@ class Ledger:
         if stream.contents.get(position.epoch, {}).get(position.version) != event.content:
             raise InvariantViolated(f"{position} is not what was published")
         place = (position.epoch, position.version)
+        self._check_order(reader, must, place)
+        reader.last, reader.repeats = place, False
+
+    def _check_order(
+        self, reader: Reader, must: tuple[int, int] | None, place: tuple[int, int]
+    ) -> None:
         if reader.last is None:
             if must is not None and place > must:
-                raise InvariantViolated(f"the first update is {position}, and not yet {must}")
-        else:
-            follows = (reader.last[0], reader.last[1] + 1)
-            if place != follows and not (reader.repeats and place < follows):
-                raise InvariantViolated(f"{position} came after version {reader.last}")
-        reader.last, reader.begun, reader.repeats = place, True, False
-
-    def _gap(self, reader: Reader, event: Gap) -> None:
-        self.gaps += 1
-        if reader.last is None:
-            raise InvariantViolated(f"a gap before anything else: {event.first}-{event.last}")
+                raise InvariantViolated(f"it begins with {place}, and not yet {must}")
+            return
         follows = (reader.last[0], reader.last[1] + 1)
-        if (event.epoch, event.first) != follows and not (
-            reader.repeats and (event.epoch, event.first) < follows
-        ):
-            raise InvariantViolated(f"a gap from {event.first} after version {reader.last}")
+        if place != follows and not (reader.repeats and place < follows):
+            raise InvariantViolated(f"{place} came after {reader.last}")
+
+    def _gap(self, reader: Reader, must: tuple[int, int] | None, event: Gap) -> None:
+        self.gaps += 1
+        self._check_order(reader, must, (event.epoch, event.first))
         if not self._exceeded(event):
             raise InvariantViolated(
                 f"a gap from {event.first} to {event.last}, and the history was not exceeded"
             )
-        reader.last, reader.begun, reader.repeats = (event.epoch, event.last), True, False
+        reader.last, reader.repeats = (event.epoch, event.last), False
 
     def _exceeded(self, event: Gap) -> bool:
         """Whether the last version of the gap need not be in the publisher's history any more."""
@@ -132,9 +131,6 @@ class Ledger:
 
     def _reset(self, reader: Reader, event: Reset) -> None:
         self.resets += 1
-        stream = self.streams.get((event.rid, event.publisher.raw))
         if reader.last is not None and event.epoch <= reader.last[0] and not reader.repeats:
             raise InvariantViolated(f"a reset to epoch {event.epoch} after {reader.last}")
-        if stream is not None and event.epoch < stream.epoch and event.epoch in stream.contents:
-            pass  # it has begun another one meanwhile
-        reader.last, reader.begun = (event.epoch, 0), True
+        reader.last = (event.epoch, 0)

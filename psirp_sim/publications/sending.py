@@ -118,6 +118,11 @@ class Sending:
         return self.ready + 1 - self._version
 
     @property
+    def remembered(self) -> int:
+        """Versions of which it is known when they were sent, or that are to be sent again."""
+        return max(len(self._sent), len(self._repairs))
+
+    @property
     def complete(self) -> bool:
         """Whether every listener has everything."""
         return all(each.next > self.ready for each in self.followers.values())
@@ -201,8 +206,10 @@ class Sending:
             follower.answered(now - self._asked[message.answers])
         progress = message.next > follower.next
         follower.heard = now
-        follower.seen = max(follower.seen, min(message.seen, self.sequence))
-        follower.next = max(follower.next, message.next)
+        if message.seen >= follower.seen:
+            # It may want older versions than before, for somebody who has just subscribed there.
+            follower.next = message.next
+            follower.seen = min(message.seen, self.sequence)
         if progress:
             self._pause = self._shortest_pause
         self._mend(follower, message)
@@ -291,7 +298,8 @@ class Sending:
         room = self._way.room(ALL)
         if not room or self._version > self.ready:
             return False
-        self._version = max(self._version, self._history.first)
+        if self._version < self._history.first:
+            self._version, self._unit = self._history.first, 0
         packet, room = self._begin_packet(room)
         while self._version <= self.ready:
             envelope = self._history.get(self._version)

@@ -14,6 +14,7 @@ from psirp_sim.publications.events import Event, Update
 from psirp_sim.publications.ledger import Ledger, Reader
 from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.environment import Environment
+from psirp_sim.runtime.schedules import InvariantViolated
 from psirp_sim.settings import FabricSettings
 
 LOOK = 100 * MILLISECOND
@@ -56,6 +57,7 @@ class Trial(Protocol):
     node: type[FabricNode]
     settings: FabricSettings
     ledger: Ledger
+    wrong: str | None
     authors: dict[str, list[Author]]
     audiences: dict[str, list[Audience]]
 
@@ -163,7 +165,11 @@ class Peer:
         publisher = event.position.publisher if isinstance(event, Update) else event.publisher
         stream = (event.rid, publisher.raw)
         reader = audience.readers.setdefault(stream, Reader())
-        self.trial.ledger.heard(reader, audience.must.get(stream), event)
+        try:
+            self.trial.ledger.heard(reader, audience.must.get(stream), event)
+        except InvariantViolated as violation:
+            # What a listener raises does not leave the core.
+            self.trial.wrong = f"{self.env.node}: {violation}"
         if audience.slow:
             self.env.call_later(audience.slow, self._done, audience, event)
 

@@ -21,15 +21,20 @@ from psirp_sim.scapy_layer import (
     PsirpData,
     PsirpFrame,
     PsirpPayload,
+    PsirpPublication,
+    PsirpRecord,
     Raw,
 )
 from psirp_sim.wire.control import NEIGHBOUR, Hello, Wanted
 from psirp_sim.wire.data import VERSION, DataPacket, Kind, Protocol
 from psirp_sim.wire.message import Message
+from psirp_sim.wire.publications import ANSWER, NAMED, Report, records_of, unpack
 from psirp_sim.wire.rendezvous import Registration
 from psirp_sim.wire.sealing import SEAL, FabricKeys
 from psirp_sim.zfilters import SIZES, Mode, ZFilter
+from tests.psirp_sim.wire.examples import PUBLICATIONS
 from tests.psirp_sim.wire.test_data import data_packets
+from tests.psirp_sim.wire.test_publications import payloads
 
 KEYS = FabricKeys("a secret")
 
@@ -112,7 +117,8 @@ def test_control_messages_have_the_fields_and_bytes_of_the_codec(message):
         assert read[PsirpControl].mac == sealed[1:SEAL]
         body = read[PsirpControl].payload
         assert type(body) is MESSAGES[type(message)]
-        assert body.fields == msgspec.structs.asdict(message)
+        fields = {name.rstrip("_"): value for name, value in body.fields.items()}
+        assert fields == msgspec.structs.asdict(message)
         assert bytes(read) == bytes(unread(read)) == data
         assert KEYS.open(bytes(read[PsirpControl])) == message
 
@@ -134,6 +140,67 @@ def test_packets_made_with_scapy_are_read_by_the_codec(packet):
         / packet.payload
     )
     assert DataPacket.decode(bytes(made)) == packet
+
+
+def across(payload: bytes) -> bytes:
+    """A data packet of a publication."""
+    return DataPacket(
+        ZFilter.bloom(256, 0, 1), bytes(8), bytes((Protocol.PUBLICATION,)) + payload
+    ).encode()
+
+
+@given(payloads)
+def test_publications_have_the_fields_and_bytes_of_the_codec(payload):
+    packet = unpack(payload)
+    read = Psirp(across(payload))
+    layer = read[PsirpPublication]
+    assert (layer.tag, layer.sequence) == (packet.tag, packet.sequence)
+    assert bool(layer.flags.answer) == packet.answer
+    assert ((layer.sid, layer.rid) if layer.flags.named else None) == packet.names
+    records = [(each.version, each.unit, each.size, each.piece) for each in layer.records]
+    assert records == list(records_of(packet.records))
+    assert bytes(read) == bytes(unread(read)) == across(payload)
+    assert type(layer.payload).__name__ == "NoPayload"
+
+
+@given(payloads)
+def test_publications_made_with_scapy_are_read_by_the_codec(payload):
+    packet = unpack(payload)
+    names = {} if packet.names is None else dict(zip(("sid", "rid"), packet.names, strict=True))
+    made = PsirpPublication(
+        tag=packet.tag,
+        sequence=packet.sequence,
+        flags=ANSWER * packet.answer | NAMED * (packet.names is not None),
+        **names,
+        records=[
+            PsirpRecord(version=each.version, unit=each.unit, size=each.size, piece=each.piece)
+            for each in records_of(packet.records)
+        ],
+    )
+    whole = Psirp() / PsirpData() / PsirpPayload() / made
+    assert DataPacket.decode(bytes(whole)).payload == b"\x02" + payload
+
+
+def test_a_publication_with_a_record_without_sense_stays_raw():
+    good = bytes(PsirpPublication(records=[PsirpRecord(size=5, piece=b"hello")]))
+    assert PsirpPublication in Psirp(across(good))
+    for bad in (good[:-1], good[:10], good + b"x", good[:24] + b"\x04" + good[25:]):
+        read = Psirp(across(bad))
+        assert PsirpPublication not in read
+        assert read[PsirpPayload].payload == Raw(bad)
+
+
+def test_a_packet_with_very_many_records():
+    record = bytes(PsirpRecord(size=1, piece=b"x"))
+    assert len(PsirpPublication(bytes(25) + 3_000 * record).records) == 3_000
+
+
+def test_names_that_scapy_has_already_have_an_underscore():
+    report = next(each for each in PUBLICATIONS if isinstance(each, Report))
+    read = Psirp(NEIGHBOUR + KEYS.seal(report))["PsirpReport"]
+    assert (read.answers_, read.seen) == (report.answers, report.seen)
+    read.answers_ = 5
+    assert msgspec.msgpack.decode(bytes(read), type=Report).answers == 5
 
 
 def test_what_is_not_said_is_filled_in():
@@ -167,7 +234,8 @@ def test_a_body_is_written_as_it_was_read():
 
 
 def test_no_field_hides_what_scapy_calls_something_else():
-    names = {field.name for kind in MESSAGES for field in msgspec.structs.fields(kind)}
+    layers = (*MESSAGES.values(), PsirpPublication, PsirpRecord)
+    names = {field.name for layer in layers for field in layer.fields_desc}
     assert not {name for name in names if hasattr(Packet, name)}
 
 
@@ -185,7 +253,8 @@ def test_frames_end_where_their_length_says(packet, padding):
 
 
 def takes_anything(data: bytes) -> None:
-    for layer in (Psirp, PsirpFrame, PsirpData, PsirpPayload, PsirpControl, *MESSAGES.values()):
+    layers = (Psirp, PsirpFrame, PsirpData, PsirpPayload, PsirpControl, PsirpPublication)
+    for layer in (*layers, *MESSAGES.values()):
         read = layer(data)
         assert bytes(read) == data
         read.summary(), repr(read), read.show(dump=True)
@@ -206,8 +275,10 @@ def test_random_bodies(kind, body):
     takes_anything(NEIGHBOUR + bytes((kind.type,)) + bytes(16) + body)
 
 
-packets = data_packets.map(DataPacket.encode) | messages.map(
-    lambda each: NEIGHBOUR + KEYS.seal(each)
+packets = (
+    data_packets.map(DataPacket.encode)
+    | messages.map(lambda each: NEIGHBOUR + KEYS.seal(each))
+    | payloads.map(across)
 )
 
 
@@ -223,6 +294,11 @@ def test_mutated_packets(data, draw):
 @pytest.mark.parametrize("depth", [100, 100_000])
 def test_deep_bodies(depth):
     takes_anything(NEIGHBOUR + bytes((Hello.type,)) + bytes(16) + b"\x91" * depth)
+
+
+def test_text_that_is_none():
+    """Bytes that are not UTF-8."""
+    takes_anything(NEIGHBOUR + bytes((Wanted.type,)) + bytes(16) + b"\x91\x91\xa1\xff")
 
 
 def test_of_another_version_nothing_more_is_read():

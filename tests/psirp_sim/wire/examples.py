@@ -19,6 +19,7 @@ from psirp_sim.wire.control import (
     Wanted,
 )
 from psirp_sim.wire.message import WireFilter
+from psirp_sim.wire.publications import Latest, Report, tag_of
 from psirp_sim.wire.rendezvous import (
     Access,
     Code,
@@ -106,4 +107,17 @@ RENDEZVOUS = [
     SummaryIs("a", "rv1", 9, 5, b""),
 ]
 
-EXAMPLES = [*CONTROL, *RENDEZVOUS]
+PUBLISHER = bytes(range(16))
+LARGE = 2**64 - 1
+PUBLICATIONS = [
+    Latest("a", EPOCH, SID, RID, PUBLISHER, 3, 17, 1_040, 2_300, 25),
+    Latest("a", EPOCH, SID, RID, PUBLISHER, LARGE, 1, 0, 0),
+    Report(
+        *("a", "b", EPOCH + 1, SID, RID, tag_of(SID, RID, PUBLISHER, 3), 2_298, 2_290, 1_030),
+        versions=[(1_031, 1_033), (1_036, 1_036)],
+        units=[(1_030, 8, 15), (1_034, 0, 0), (1_034, 131_071, 131_071)],
+    ),
+    Report("a", "b", EPOCH + 1, SID, RID, bytes(16), 0, 0, LARGE, [], []),
+]
+
+EXAMPLES = [*CONTROL, *RENDEZVOUS, *PUBLICATIONS]

@@ -14,6 +14,7 @@ import pydoc
 import re
 from enum import Enum
 from pathlib import Path
+from struct import calcsize as struct_size
 
 import msgspec
 import pytest
@@ -22,16 +23,40 @@ from blake3 import blake3
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from msgspec import inspect
 
+from identifiers import Position, PublisherId
+from psirp_sim.publications.envelope import make, open_envelope
 from psirp_sim.rendezvous.entries import fingerprint
 from psirp_sim.rendezvous.homes import homes
 from psirp_sim.rendezvous.summary import contains, new_filter, put, read_filter, write_filter
-from psirp_sim.scapy_layer import MESSAGES, Psirp, PsirpControl, PsirpData, PsirpPayload
+from psirp_sim.scapy_layer import (
+    MESSAGES,
+    Psirp,
+    PsirpControl,
+    PsirpData,
+    PsirpPayload,
+    PsirpPublication,
+)
 from psirp_sim.wire.control import NEIGHBOUR, Fragment, LinkState, ReportedLink
-from psirp_sim.wire.data import DataPacket, Kind, Protocol
+from psirp_sim.wire.data import SAMPLED, DataPacket, Kind, Protocol
 from psirp_sim.wire.message import Message
+from psirp_sim.wire.publications import (
+    HEAD,
+    NAMES,
+    RECORD,
+    UNIT,
+    Header,
+    Packet,
+    Record,
+    digest_of,
+    records_of,
+    signed_of,
+    tag_of,
+    unpack,
+)
 from psirp_sim.wire.sealing import SEAL, FabricKeys, Reassembly, pieces
 from psirp_sim.zfilters import SIZES, Mode, ZFilter
-from tests.psirp_sim.wire.examples import EXAMPLES, HELD, RID, SID
+from tests.psirp_sim.wire.examples import EXAMPLES, HELD, PUBLISHER, RID, SECRET, SID
+from tests.psirp_sim.wire.test_publications import packed, payload
 
 FILE = Path(__file__).with_name("vectors.json")
 VECTORS = json.loads(FILE.read_text())
@@ -108,7 +133,8 @@ def test_sealed_messages(vector):
     for packet in (neighbour, across):
         layer = Psirp(packet)[PsirpControl]
         assert (layer.type, layer.mac) == (vector["type"], sealed[1:SEAL])
-        assert readable(layer[MESSAGES[type(message)]].fields) == vector["fields"]
+        fields = layer[MESSAGES[type(message)]].fields
+        assert {name.rstrip("_"): readable(fields[name]) for name in fields} == vector["fields"]
 
 
 def test_there_is_a_vector_of_every_message():
@@ -225,6 +251,108 @@ def test_the_bits_of_larger_summaries(count):
     assert contains(read_filter(write_filter(bloom)), SID, RID)
 
 
+# Publications, taken apart by the codec and, as the page says it, by hand
+
+
+@pytest.mark.parametrize("vector", VECTORS["streams"], ids=lambda vector: vector["epoch"])
+def test_the_tag_of_a_stream(vector):
+    sid, rid, publisher = (bytes.fromhex(vector[name]) for name in ("sid", "rid", "publisher"))
+    assert tag_of(sid, rid, publisher, vector["epoch"]).hex() == vector["tag"]
+    text = sid + rid + publisher + vector["epoch"].to_bytes(8, "big")
+    assert blake3(text, derive_key_context="psph 1 stream").hexdigest()[:32] == vector["tag"]
+
+
+def described_envelope(envelope: bytes) -> dict[str, object]:
+    header, content = open_envelope(KEYS, envelope)
+    return {
+        "envelope": envelope.hex(),
+        "header": readable(header),
+        "content": content.hex(),
+        "signed": signed_of(header).hex(),
+    }
+
+
+@pytest.mark.parametrize("vector", VECTORS["envelopes"], ids=lambda vector: len(vector["envelope"]))
+def test_envelopes(vector):
+    envelope = bytes.fromhex(vector["envelope"])
+    assert described_envelope(envelope) == vector
+    header, content = open_envelope(KEYS, envelope)
+    position = Position(PublisherId(header.publisher), header.epoch, header.version)
+    key = None if header.proof is None else SECRET
+    made = make(KEYS, header.sid, header.rid, position, header.metadata, content, key)
+    assert made == envelope
+    assert digest_of(header.metadata, content) == header.digest
+
+
+@pytest.mark.parametrize("vector", VECTORS["envelopes"], ids=lambda vector: len(vector["envelope"]))
+def test_envelopes_by_hand(vector):
+    envelope, fields = bytes.fromhex(vector["envelope"]), vector["header"]
+    end = 2 + int.from_bytes(envelope[:2], "big")
+    written, mac, content = envelope[2:end], envelope[end : end + 16], envelope[end + 16 :]
+    key = blake3(VECTORS["key"].encode(), derive_key_context="psph 1 fabric key").digest()
+    assert blake3(written, key=key).digest()[:16] == mac
+    metadata = msgspec.msgpack.encode(fields["metadata"])
+    text = len(metadata).to_bytes(4, "big") + metadata + content
+    digest = blake3(text, derive_key_context="psph 1 publication").digest()
+    assert (digest.hex(), content.hex()) == (fields["digest"], vector["content"])
+    named = [bytes.fromhex(fields[name]) for name in ("sid", "rid", "publisher")]
+    numbers = [fields["epoch"], fields["version"], digest]
+    signed = msgspec.msgpack.encode(["psph 1 publication", *named, *numbers])
+    assert signed.hex() == vector["signed"]
+    if fields["proof"] is not None:
+        public, signature = map(bytes.fromhex, fields["proof"])
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, signed)
+    proof = fields["proof"] and [*map(bytes.fromhex, fields["proof"])]
+    assert msgspec.msgpack.decode(written) == [*named, *numbers, fields["metadata"], proof]
+
+
+def test_there_is_an_envelope_with_and_one_without_a_signature():
+    assert [each["header"]["proof"] is None for each in VECTORS["envelopes"]] == [True, False]
+
+
+def described_publication(data: bytes) -> dict[str, object]:
+    packet = unpack(DataPacket.decode(data).payload[1:])
+    return {
+        "packet": data.hex(),
+        "tag": packet.tag.hex(),
+        "sequence": packet.sequence,
+        "answer": packet.answer,
+        "names": readable(packet.names),
+        "records": [readable(each._asdict()) for each in records_of(packet.records)],
+    }
+
+
+@pytest.mark.parametrize("vector", VECTORS["publications"], ids=lambda each: each["sequence"])
+def test_packets_of_publications(vector):
+    data = bytes.fromhex(vector["packet"])
+    assert described_publication(data) == vector
+    assert (data[11] == SAMPLED) == (vector["names"] is not None)
+    assert Psirp(data)[PsirpPayload].protocol == Protocol.PUBLICATION
+    layer = Psirp(data)[PsirpPublication]
+    assert (layer.tag.hex(), layer.sequence) == (vector["tag"], vector["sequence"])
+    assert bool(layer.flags.answer) == vector["answer"]
+    if vector["names"] is not None:
+        assert [layer.sid.hex(), layer.rid.hex()] == vector["names"]
+    assert bool(layer.flags.named) == (vector["names"] is not None)
+    read = [(each.version, each.unit, each.size, each.piece.hex()) for each in layer.records]
+    assert read == [tuple(each.values()) for each in vector["records"]]
+
+
+def test_the_packets_together_carry_the_envelopes():
+    pieces: dict[int, dict[int, str]] = {}
+    for vector in VECTORS["publications"]:
+        assert vector["tag"] == VECTORS["streams"][0]["tag"]
+        for record in vector["records"]:
+            pieces.setdefault(record["version"], {})[record["unit"]] = record["piece"]
+    whole = {
+        version: "".join(piece for _, piece in sorted(each.items()))
+        for version, each in pieces.items()
+    }
+    assert whole == {
+        each["header"]["version"]: each["envelope"] for each in VECTORS["envelopes"]
+    }
+
+
 # docs/wire.md
 
 PAGE = Path(__file__).parents[3].joinpath("docs/wire.md").read_text()
@@ -242,14 +370,16 @@ def spelled(kind: inspect.Type) -> str:
     match kind:
         case inspect.IntType(ge=0, le=le) if le == 2**63 - 1:
             return "number"
-        case inspect.IntType(ge=0, le=None):
-            return "0 to 2^64 - 1"
+        case inspect.IntType(ge=ge, le=None):
+            return f"{ge} to 2^64 - 1"
         case inspect.IntType(ge=ge, le=le):
             return f"{ge} to {le}"
         case inspect.StrType(min_length=1, max_length=63):
             return "name"
-        case inspect.StrType(max_length=most):
-            return f"text, at most {most}"
+        case inspect.StrType(min_length=least, max_length=most):
+            return bounded("text", least, most)
+        case inspect.DictType(key_type=key, value_type=value, max_length=most):
+            return f"map of ({spelled(key)}) to ({spelled(value)}), at most {most}"
         case inspect.BytesType(min_length=None, max_length=None):
             return "bytes"
         case inspect.BytesType(min_length=least, max_length=most):
@@ -311,7 +441,8 @@ def rows(kind: type) -> list[tuple[str, str]]:
 
 
 def test_the_page_has_every_message_and_field_with_its_type_and_nothing_else():
-    described = set().union(*(parts(inspect.type_info(kind)) for kind in MESSAGE_TYPES))
+    structs = (*MESSAGE_TYPES, Header)
+    described = set().union(*(parts(inspect.type_info(kind)) for kind in structs))
     expected = {
         f"{kind.__name__}, type {kind.type}" if kind in MESSAGES else kind.__name__: rows(kind)
         for kind in described
@@ -325,6 +456,32 @@ def test_the_page_has_every_message_and_field_with_its_type_and_nothing_else():
     assert sorted(found) == sorted(expected)
     for title, fields in expected.items():
         assert found[title] == fields, title
+
+
+def byte_table(title: str) -> dict[str, str]:
+    """What stands in the first table behind a bold title: bytes, and what is in them."""
+    rest = PAGE.split(f"**{title}.**")[1]
+    table = rest[rest.index("| byte |") :].split("\n\n")[0]
+    return dict(re.findall(r"^\| ([\d-]+|then) \| (\w+)", table, re.MULTILINE))
+
+
+def test_the_bytes_on_the_page_are_those_of_the_code():
+    def places(struct, names):
+        """The bytes of each field of a struct, as the page writes them."""
+        at, found = 0, {}
+        for field, name in zip(re.findall(r"\d*[A-Za-z]", struct.format), names, strict=True):
+            end = at + struct_size(f">{field}")
+            found[str(at) if end == at + 1 else f"{at}-{end - 1}"] = name
+            at = end
+        return found
+
+    packet = places(HEAD, ["tag", "sequence", "flags"])
+    end = HEAD.size + NAMES
+    assert byte_table("Packet") == packet | {f"{HEAD.size}-{end - 1}": "names", "then": "records"}
+    record = places(RECORD, ["version", "unit", "size", "length"])
+    assert byte_table("Record") == record | {f"{RECORD.size}-": "piece"}
+    assert list(byte_table("Envelope").values()) == ["length", "header", "MAC", "content"]
+    assert f"units of {UNIT} bytes" in PAGE
 
 
 def test_the_numbers_on_the_page_are_those_of_the_code():
@@ -359,6 +516,12 @@ def fresh_vectors() -> dict[str, object]:
     links = [ReportedLink(f"link-{n}", f"node-{n}", "back") for n in range(5)]
     long = LinkState("a", 1, 2, ["forwarder"], links)
     room = 120
+    position = Position(PublisherId(PUBLISHER), 3, 1_030)
+    metadata = {"topic": "http://news.site-a.test/feed.xml", "trace_id": "0123456789abcdef" * 2}
+    envelopes = [
+        make(KEYS, SID, RID, position, metadata, b"an update, unsigned", None),
+        make(KEYS, SID, RID, position.next(), {}, bytes(range(100)), SECRET),
+    ]
     return {
         "key": VECTORS["key"],
         "data": [described(packet) for packet in packets],
@@ -383,7 +546,43 @@ def fresh_vectors() -> dict[str, object]:
                 (NEIGHBOUR + piece).hex() for piece in pieces(KEYS, long, b"abcdefgh", room)
             ],
         },
+        "streams": [
+            {
+                **readable({"sid": SID, "rid": RID, "publisher": PUBLISHER, "epoch": epoch}),
+                "tag": tag_of(SID, RID, PUBLISHER, epoch).hex(),
+            }
+            for epoch in (3, 2**64 - 1)
+        ],
+        "envelopes": [described_envelope(each) for each in envelopes],
+        "publications": [described_publication(each) for each in publications(*envelopes)],
     }
+
+
+def publications(one: bytes, other: bytes) -> list[bytes]:
+    """Two envelopes in packets: a plain one, one that is named and asks, one of two records."""
+
+    def record(version: int, envelope: bytes, unit: int, count: int) -> Record:
+        piece = envelope[unit * UNIT : (unit + count) * UNIT]
+        return Record(version, unit, len(envelope), piece)
+
+    tag = tag_of(SID, RID, PUBLISHER, 3)
+    packets = [
+        Packet(tag, 2_303, False, None, packed(record(1_030, one, 0, 1))),
+        Packet(tag, 2_304, True, (SID, RID), packed(record(1_031, other, 0, 2))),
+        Packet(
+            *(tag, 2_305, False, None),
+            packed(record(1_030, one, 1, 99), record(1_031, other, 2, 99)),
+        ),
+    ]
+    bloom = ZFilter.bloom(SIZES[0], 0, 5)
+    return [
+        DataPacket(
+            bloom,
+            b"packeti" + (b"d" if packet.names is None else bytes((SAMPLED,))),
+            bytes((Protocol.PUBLICATION,)) + payload(packet),
+        ).encode()
+        for packet in packets
+    ]
 
 
 if __name__ == "__main__":
