@@ -8,7 +8,8 @@
 `Psirp(data)` reads a packet as it came out of a UDP socket. The fields are those of docs/wire.md.
 The layers of control messages (`PsirpHello` and so on) are made from the messages themselves: a
 new one needs no word here. A field that has the name of something in scapy's `Packet` has an
-underscore behind it (`PsirpReport.answers_`). Bytes that cannot be read become scapy's `Raw`, never an exception.
+underscore behind it (`PsirpReport.answers_`). Bytes that cannot be read become scapy's `Raw`,
+never an exception.
 
 The only module that imports scapy, which takes long: import this one where it is used.
 """

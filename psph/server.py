@@ -64,7 +64,9 @@ async def _start(configuration: NodeConfiguration, directory: Path, stack: Async
             node.add_link(link.name, parse_address(link.address), **_mtu(link))
         for name, server in fabric.rendezvous_links().items():
             node.add_link(name, server)
-    settings = fabric.settings(configuration.rendezvous.settings())
+    settings = fabric.settings(
+        configuration.rendezvous.settings(), configuration.publications.settings()
+    )
     roles = [role for role in configuration.node.roles if role != "forwarder"]
     core = node.run(
         lambda env: FabricNode(env, settings, roles=roles, domain=configuration.node.domain)

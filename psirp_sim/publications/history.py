@@ -103,7 +103,6 @@ class History:
 
     def append(self, envelope: bytes, done: Callable[[], None]) -> None:
         """Add the next version; `done` is called when it may be told to the world."""
-        settings = self._shelf.settings
         self._shelf.check(len(envelope), self)
         self.latest += 1
         self._envelopes[self.latest] = envelope
@@ -112,9 +111,7 @@ class History:
             self._shelf.storage.write(
                 {self._key(self.latest): envelope, self._name + _STATE: self._state()}, done
             )
-        while len(self) > settings.history_versions or self._is_too_large(settings):
-            self.forget_oldest()
-        self._shelf.trim()
+        self._trim()
         if not self._durable:
             done()
 
@@ -133,8 +130,13 @@ class History:
         if self._durable:
             self._shelf.storage.write({self._name + _STATE: None})
 
-    def _is_too_large(self, settings: PublicationSettings) -> bool:
-        return self.bytes > settings.history_bytes and len(self) > 1
+    def _trim(self) -> None:
+        settings = self._shelf.settings
+        while len(self) > settings.history_versions or (
+            self.bytes > settings.history_bytes and len(self) > 1
+        ):
+            self.forget_oldest()
+        self._shelf.trim()
 
     def _grown(self, by: int) -> None:
         self.bytes += by
@@ -162,6 +164,8 @@ class History:
         while self._envelopes and self.first not in self._envelopes:
             oldest = next(iter(self._envelopes))
             self._grown(-len(self._envelopes.pop(oldest)))
+        # What was let go just before a crash may have come back with it.
+        self._trim()
 
     def _stored(self) -> Iterator[tuple[int, bytes]]:
         prefix = self._name + _ENTRY

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from identifiers import Position
 from psirp_sim.publications.events import Event, Gap, Reset, Update
 from psirp_sim.publications.settings import PublicationSettings
+from psirp_sim.rendezvous.publishing import Base
 from psirp_sim.runtime.schedules import InvariantViolated
 
 ENVELOPE = 1_024
@@ -76,6 +77,12 @@ class Ledger:
         if position.version <= told or missing:
             raise InvariantViolated(f"{position} was told after version {told}")
         stream.told[position.epoch] = position.version
+
+    def recovered(self, item: bytes, base: Base) -> None:
+        """A publisher goes on: what an earlier life wrote down is told now, if it was not."""
+        stream = self.streams.get((item, base.publisher))
+        if stream is not None and base.epoch == stream.epoch:
+            stream.told[base.epoch] = max(base.version, stream.told.get(base.epoch, 0))
 
     def heard(self, reader: Reader, must: tuple[int, int] | None, event: Event) -> None:
         """A subscriber was told something; `must` is the first version it must not miss."""

@@ -19,7 +19,7 @@ from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.wire.rendezvous import Listener
 
 FIRST_WINDOW = 64
-SMALLEST_WINDOW = 8
+SMALLEST_WINDOW = 16
 LARGEST_WINDOW = 4_096
 MOST_UNASKED = 256
 """Packets between two that ask for reports; fewer where the window is small."""

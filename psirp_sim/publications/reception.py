@@ -349,8 +349,8 @@ class Reception:
             if assembly is not None and assembly.header is not None:
                 continue
             if assembly is None:
-                if version > begin and not self._has_room(version, 1):
-                    break
+                if version > begin and not self._has_room(version, self._room.limit // SHARE // 2):
+                    break  # its size is not known; what could not be taken is not asked for
                 if versions and versions[-1][1] == version - 1:
                     versions[-1] = (versions[-1][0], version)
                 else:

@@ -17,6 +17,7 @@ from psirp_sim.publications.history import History
 from psirp_sim.publications.pacing import Follower, Pace
 from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.rendezvous.publishing import Base
+from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.environment import Environment, Timer
 from psirp_sim.wire.message import Message
 from psirp_sim.wire.publications import (
@@ -35,6 +36,9 @@ BURST = 64
 """Packets sent in one go; then others have their turn."""
 SAMPLE = 256
 """One packet in so many is named, so that forwarding nodes write traces of it."""
+
+SOONEST = 5 * MILLISECOND
+"""Before which nobody is asked again."""
 
 ALL = ""
 """As a destination: every listener."""
@@ -204,7 +208,7 @@ class Sending:
         now = self._env.now()
         if message.answers in self._asked:
             follower.answered(now - self._asked[message.answers])
-        progress = message.next > follower.next
+        progress = message.next > follower.next or message.seen > follower.seen
         follower.heard = now
         if message.seen >= follower.seen:
             # It may want older versions than before, for somebody who has just subscribed there.
@@ -213,6 +217,8 @@ class Sending:
         if progress:
             self._pause = self._shortest_pause
         self._mend(follower, message)
+        # Listeners hand on in order: what is oldest is needed first.
+        self._repairs = dict(sorted(self._repairs.items()))
         there = self._those_there(now)
         self.pace.reported(min(each.floor for each in there), there)
         self._pump()
@@ -271,6 +277,7 @@ class Sending:
     def _next_turn(self) -> None:
         self._turn = None
         self._pump()
+        self._expect_reports()
 
     def _those_there(self, now: int) -> list[Follower]:
         return [each for each in self.followers.values() if each.is_there(now)]
@@ -288,6 +295,9 @@ class Sending:
         for _ in range(BURST):
             if self.sequence - seen >= self.pace.window:
                 self.pace.limiting = True
+                # If what asked for reports was lost, everything waits for the next that asks.
+                trip = max(each.trip for each in there)
+                self._pause = min(self._pause, max(SOONEST, 3 * trip))
                 return
             if not (self._send_repair() or self._send_new()):
                 return

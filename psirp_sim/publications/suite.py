@@ -181,8 +181,10 @@ class PublicationsTrial:
         """A version is told to the world: who the publisher knows to listen must get it."""
         publisher = self._peer(author)
         assert publisher is not None
-        publication = publisher.node.rendezvous.publishing.publications.get((SCOPE, item))
-        for listener in [] if publication is None else publication.listeners.values():
+        offer = publisher.node.client.offers.get((SCOPE, item))
+        if offer is None or offer.publication is None or offer.registered is not Code.OK:
+            return  # it is not published yet, and who has heard of it may have to forget it
+        for listener in offer.publication.listeners.values():
             peer = self._peer(listener.node)
             if peer is None or peer.node.boot != listener.epoch:
                 continue

@@ -98,7 +98,8 @@ class Peer:
         client = self.node.client
         there = client.offers.get((SCOPE, author.item))
         if author.offered and there is None:
-            client.offer(SCOPE, author.item, durable=author.durable)
+            offer = client.offer(SCOPE, author.item, durable=author.durable)
+            self.trial.ledger.recovered(author.item, offer.sending.base)
             author.lost = author.lost or not author.durable
         elif not author.offered and there is not None and not there.closing:
             client.withdraw(SCOPE, author.item)

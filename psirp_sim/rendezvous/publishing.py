@@ -208,7 +208,8 @@ class Publishing:
         self._number += 1
         for node, listener in listeners.items():
             if before.get(node) != listener:
-                publication.announcements[node] = Announcement(listener, base, self._number)
+                since = _known_since(publication.announcements.get(node), listener, base)
+                publication.announcements[node] = Announcement(listener, since, self._number)
         if publication.announcements:
             self._announcing[publication.sid, publication.rid] = publication
         if before.keys() != listeners.keys():
@@ -363,6 +364,17 @@ class Publishing:
             self._env.call_later(0, self._at_home, message)
         if publication.filters:
             self._send(publication.filters, message)
+
+
+def _known_since(
+    before: Announcement | None, listener: Listener, base: Base | None
+) -> Base | None:
+    """From where on a listener gets everything: a node that has not heard yet of an earlier
+    subscription of its own must not miss what that one was promised."""
+    if before is None or before.base is None or base is None:
+        return base
+    same = before.listener.epoch == listener.epoch and before.base[:2] == base[:2]
+    return before.base if same else base
 
 
 def _rank(listener: Listener) -> tuple[int, int]:

@@ -4,6 +4,9 @@ Events wait here only until they are looked at: the core hands on no more than i
 `unfinished_events` and `unfinished_bytes`, and the cursor of a stream moves when an event is done.
 """
 
+# A time limit is part of what these promise.
+# ruff: noqa: ASYNC109
+
 from __future__ import annotations
 
 import asyncio
@@ -65,7 +68,8 @@ class Updates:
         self._inbox: deque[Event] = deque()
         self._arrived = asyncio.Event()
         self._current: Event | None = None
-        self._registered: asyncio.Future[Code] = self._loop.create_future()
+        self._registered: asyncio.Future[Code | None] = self._loop.create_future()
+        """How the registration ended; None when it was closed before."""
         self._left: asyncio.Future[None] | None = None
         self.closed = False
         self._subscription = core.subscribe(
@@ -100,9 +104,8 @@ class Updates:
 
     @property
     def _refusal(self) -> Refused | None:
-        if not self._registered.done() or self._registered.result() is Code.OK:
-            return None
-        return Refused("a subscription", self._registered.result())
+        code = self._registered.result() if self._registered.done() else None
+        return None if code is None or code is Code.OK else Refused("a subscription", code)
 
     async def ready(self, timeout: float | None = 10.0) -> None:
         """Until the rendezvous knows of the subscription.
@@ -118,10 +121,8 @@ class Updates:
                 f"no rendezvous server took the subscription within {timeout:g} s: it stands, and "
                 "begins when the scope is published and a server can be reached"
             ) from None
-        except asyncio.CancelledError:
-            if self._registered.cancelled():
-                raise ClientClosed("the subscription was closed") from None
-            raise
+        if self._registered.result() is None:
+            raise ClientClosed("the subscription was closed")
         if (refusal := self._refusal) is not None:
             raise refusal
 
@@ -193,7 +194,8 @@ class Updates:
             self.closed = True
             self._inbox.clear()
             self._arrived.set()
-            self._registered.cancel()
+            if not self._registered.done():
+                self._registered.set_result(None)
             if asyncio.current_task() is self._task:
                 return
             if self._task is not None:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from identifiers import ID_VERSION
+from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.rendezvous.settings import RendezvousSettings
 from psirp_sim.runtime.accepting import link_name
 from psirp_sim.runtime.durations import MILLISECOND
@@ -18,6 +19,7 @@ from psirp_sim.wire.data import LARGEST_PACKET
 from psirp_sim.wire.sealing import FabricKeys
 from psirp_sim.zfilters import SIZES, Scheme
 from psph.configuration.addresses import parse_address
+from psph.configuration.publications import PublicationConfiguration
 from psph.configuration.rendezvous import RendezvousConfiguration
 from psph.trace_writer import TraceSettings
 
@@ -155,7 +157,9 @@ class FabricConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
             links[name] = address
         return links
 
-    def settings(self, rendezvous: RendezvousSettings) -> FabricSettings:
+    def settings(
+        self, rendezvous: RendezvousSettings, publications: PublicationSettings
+    ) -> FabricSettings:
         """As the cores want it."""
         return FabricSettings(
             keys=FabricKeys(*self.keys),
@@ -167,6 +171,7 @@ class FabricConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
             table_choice=self.choose,
             id_version=str(ID_VERSION),
             rendezvous=rendezvous,
+            publications=publications,
         )
 
 
@@ -176,6 +181,7 @@ class NodeConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     node: NodeSettings
     fabric: FabricConfiguration | None = None
     rendezvous: RendezvousConfiguration = RendezvousConfiguration()
+    publications: PublicationConfiguration = PublicationConfiguration()
     traces: TraceSettings = TraceSettings()
 
     def __post_init__(self) -> None:

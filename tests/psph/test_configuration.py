@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from psirp_sim.courier.traffic import Settings
+from psirp_sim.publications.settings import PublicationSettings
+from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.scenario import Scenario
 from psph import cli
 from psph.configuration import ConfigurationError, NodeConfiguration, check, load
@@ -125,6 +127,78 @@ def test_links_to_rendezvous_servers_are_named_by_their_addresses(tmp_path):
         "rv-192.0.2.7-4000": ("192.0.2.7", 4000),
         "rv-2001-db8--7-4000": ("2001:db8::7", 4000),
     }
+
+
+PUBLICATIONS = GOOD + "[publications]\n"
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("largest = 0", 'key "publications.largest": expected int >= 1'),
+        (f"largest = {16 * MIB + 1}", f'key "publications.largest": expected int <= {16 * MIB}'),
+        ('largest = "1 MiB"', 'key "publications.largest": expected int, got str'),
+        ("history_versions = 0", 'key "publications.history_versions": expected int >= 1'),
+        ("history_bytes = 0", 'key "publications.history_bytes": expected int >= 1'),
+        ("history = 5", 'key "publications.history": unknown; did you mean "history_bytes"?'),
+        ("waiting_bytes = 1000", f'key "publications.waiting_bytes": expected int >= {MIB}'),
+        ("unfinished_events = 0", 'key "publications.unfinished_events": expected int >= 1'),
+        ("linger_s = -1", 'key "publications.linger_s": expected int >= 0'),
+        ("accept_unsigned = 0", 'key "publications.accept_unsigned": expected bool, got int'),
+        (
+            f"history_bytes = {300 * MIB}",
+            f'key "publications": all_history_bytes ({256 * MIB}) is less than history_bytes'
+            f" ({300 * MIB})",
+        ),
+        (
+            f"history_bytes = {MIB}\nall_history_bytes = {16 * MIB}",
+            f"no room for one publication of the size largest ({16 * MIB}) with its header: at"
+            f" least {16 * MIB + 18_432}",
+        ),
+    ],
+)
+def test_bad_bounds_of_publications_are_refused(tmp_path, text, message):
+    with pytest.raises(ConfigurationError) as caught:
+        load(written(tmp_path, PUBLICATIONS + text), NodeConfiguration)
+    assert message in str(caught.value)
+
+
+def test_publications_as_the_cores_want_them(tmp_path):
+    said_nothing = load(written(tmp_path, FABRIC), NodeConfiguration)
+    assert said_nothing.publications.settings() == PublicationSettings()
+    text = f"""
+        [publications]
+        largest = {MIB}
+        history_versions = 7
+        history_bytes = {2 * MIB}
+        all_history_bytes = {3 * MIB}
+        waiting_bytes = {4 * MIB}
+        unfinished_events = 8
+        unfinished_bytes = {5 * MIB}
+        linger_s = 9
+        accept_unsigned = false
+    """
+    configuration = load(written(tmp_path, FABRIC + text), NodeConfiguration)
+    settings = configuration.fabric.settings(
+        configuration.rendezvous.settings(), configuration.publications.settings()
+    )
+    assert settings.publications == PublicationSettings(
+        largest=MIB,
+        history_versions=7,
+        history_bytes=2 * MIB,
+        all_history_bytes=3 * MIB,
+        waiting_bytes=4 * MIB,
+        unfinished_events=8,
+        unfinished_bytes=5 * MIB,
+        linger=9 * SECOND,
+        accept_unsigned=False,
+    )
+
+
+def test_a_small_history_is_enough_for_small_publications(tmp_path):
+    text = f"largest = 1\nhistory_bytes = 1\nall_history_bytes = {1 + 18_432}"
+    assert load(written(tmp_path, PUBLICATIONS + text), NodeConfiguration)
 
 
 def test_a_file_that_is_not_there(tmp_path):

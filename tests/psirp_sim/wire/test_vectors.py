@@ -348,9 +348,7 @@ def test_the_packets_together_carry_the_envelopes():
         version: "".join(piece for _, piece in sorted(each.items()))
         for version, each in pieces.items()
     }
-    assert whole == {
-        each["header"]["version"]: each["envelope"] for each in VECTORS["envelopes"]
-    }
+    assert whole == {each["header"]["version"]: each["envelope"] for each in VECTORS["envelopes"]}
 
 
 # docs/wire.md
@@ -458,29 +456,31 @@ def test_the_page_has_every_message_and_field_with_its_type_and_nothing_else():
         assert found[title] == fields, title
 
 
-def byte_table(title: str) -> dict[str, str]:
+def byte_table(title: str) -> list[tuple[str, str]]:
     """What stands in the first table behind a bold title: bytes, and what is in them."""
     rest = PAGE.split(f"**{title}.**")[1]
     table = rest[rest.index("| byte |") :].split("\n\n")[0]
-    return dict(re.findall(r"^\| ([\d-]+|then) \| (\w+)", table, re.MULTILINE))
+    return re.findall(r"^\| ([\d-]+|then) \| (\w+)", table, re.MULTILINE)
 
 
 def test_the_bytes_on_the_page_are_those_of_the_code():
     def places(struct, names):
         """The bytes of each field of a struct, as the page writes them."""
-        at, found = 0, {}
+        at, found = 0, []
         for field, name in zip(re.findall(r"\d*[A-Za-z]", struct.format), names, strict=True):
             end = at + struct_size(f">{field}")
-            found[str(at) if end == at + 1 else f"{at}-{end - 1}"] = name
+            found.append((str(at) if end == at + 1 else f"{at}-{end - 1}", name))
             at = end
         return found
 
     packet = places(HEAD, ["tag", "sequence", "flags"])
     end = HEAD.size + NAMES
-    assert byte_table("Packet") == packet | {f"{HEAD.size}-{end - 1}": "names", "then": "records"}
+    packet += [(f"{HEAD.size}-{end - 1}", "names"), ("then", "records")]
+    assert byte_table("Packet") == packet
     record = places(RECORD, ["version", "unit", "size", "length"])
-    assert byte_table("Record") == record | {f"{RECORD.size}-": "piece"}
-    assert list(byte_table("Envelope").values()) == ["length", "header", "MAC", "content"]
+    assert byte_table("Record") == [*record, (f"{RECORD.size}-", "piece")]
+    envelope = ["length", "header", "MAC", "content"]
+    assert [name for _, name in byte_table("Envelope")] == envelope
     assert f"units of {UNIT} bytes" in PAGE
 
 

@@ -1,0 +1,327 @@
+"""The fabric for applications under asyncio: publish, subscribe, wait.
+
+`FabricClient` is a thin layer over the core `psirp_sim.client`, which does the work. It adds what
+only a program with tasks can have: waiting (for a version to be kept, for room, for listeners),
+iterators and context managers, and an end. docs/client.md says how to use it.
+"""
+
+# A time limit is part of what these promise.
+# ruff: noqa: ASYNC109
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from identifiers import Position, PublisherId, RendezvousId, ScopeId
+from psirp_sim.node import FabricNode
+from psirp_sim.publications.events import Update
+from psirp_sim.rendezvous.server import ROLE as RENDEZVOUS
+from psirp_sim.runtime.accepting import link_name
+from psirp_sim.runtime.client_errors import (
+    FabricError,
+    NotAttached,
+    NotDrained,
+    NothingPublished,
+    Refused,
+)
+from psirp_sim.runtime.outbox import Offering, Outbox
+from psirp_sim.runtime.udp import Address, UdpNode
+from psirp_sim.runtime.updates import Listener, Updates
+from psirp_sim.runtime.waiting import Waiting
+from psirp_sim.settings import FabricSettings
+from psirp_sim.wire.rendezvous import Access
+from psirp_sim.wire.sealing import FabricKeys
+from traces import TraceSink
+
+Sid = ScopeId | bytes
+Rid = RendezvousId | bytes
+
+_log = logging.getLogger(__name__)
+
+
+class FabricClient:
+    """What an application uses of a node.
+
+    >>> async with FabricClient.connect("alice", servers=[...], keys=..., link_seed=...) as fabric:
+    ...     await fabric.publish(sid, rid, b"content")
+    """
+
+    def __init__(self, node: FabricNode, *, closing: float = 1.0) -> None:
+        """Use a node that runs under asyncio. Closing the client does not stop the node.
+
+        When the client closes, it waits `closing` seconds at most for listeners that have not
+        got everything.
+        """
+        self.node = node
+        self._patience = closing
+        self._closing = False
+        self._waiting = Waiting(node.env.node)
+        self._outbox: Outbox | None = None
+        self._updates: dict[Updates, None] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        name: str,
+        *,
+        servers: Sequence[Address] = (),
+        links: Mapping[str, Address] | None = None,
+        keys: FabricKeys | str | None = None,
+        link_seed: bytes | str | None = None,
+        settings: FabricSettings | None = None,
+        listen: Address | None = None,
+        storage: Path | None = None,
+        domain: str = "",
+        roles: Sequence[str] = (),
+        trace: TraceSink | None = None,
+        accelerate: bool | None = None,
+        timeout: float = 10.0,
+        closing: float = 1.0,
+    ) -> AsyncIterator[Self]:
+        """A node of this process's own, and its client once it has found the fabric.
+
+        `servers` are addresses of nodes that accept links; `links` names neighbours that have a
+        link to us. Keys and seed are the fabric's; `settings` say the same and more. What is
+        durable is kept in the file `storage`. Raises `NotAttached` after `timeout` seconds.
+        """
+        settings = settings or _settings(keys, link_seed)
+        ways = {link_name("rv", *server): server for server in servers} | dict(links or {})
+        if listen is None:
+            listen = ("::" if any(":" in host for host, _ in ways.values()) else "0.0.0.0", 0)
+        async with UdpNode(
+            name, listen, storage=storage, trace=trace, accelerate=accelerate
+        ) as env:
+            for link, address in ways.items():
+                env.add_link(link, address)
+            node = env.run(lambda env: FabricNode(env, settings, roles=roles, domain=domain))
+            assert isinstance(node, FabricNode)
+            async with cls(node, closing=closing) as fabric:
+                await fabric.attached(timeout)
+                yield fabric
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        await self._waiting.until(lambda: self.node.begun, None)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def attached(self, timeout: float | None = 10.0) -> None:
+        """Until the node knows a way to a rendezvous server."""
+        try:
+            await self._waiting.until(self._is_attached, timeout)
+        except TimeoutError:
+            begun = f"{self.node.env.node} found no rendezvous server within {timeout:g} s"
+            raise NotAttached(f"{begun}: {self._why_not_attached()}") from None
+
+    def _is_attached(self) -> bool:
+        node = self.node
+        return node.begun and (
+            node.server is not None
+            or any(RENDEZVOUS in route.roles for route in node.attachment.routes.values())
+        )
+
+    def _why_not_attached(self) -> str:
+        node = self.node
+        if not node.env.links:
+            return "it has no links; name servers"
+        if not (node.begun and list(node.neighbours.up())):
+            return (
+                "no neighbour answered; check the addresses, that the servers accept links, and "
+                "that keys and link_seed are the fabric's"
+            )
+        if not node.attachment.routes:
+            return "neighbours answer, but no topology manager can be reached from them"
+        return "neighbours answer, but no rendezvous server can be reached from them"
+
+    async def close(self) -> None:
+        """Wait a short while for listeners to have everything, and end all subscriptions.
+
+        What was published stays with the node for as long as that runs. Closing twice is harmless.
+        """
+        if self._closing:
+            return
+        self._closing = True
+        outbox = self._outbox
+        try:
+            if outbox is not None:
+                outbox.closed = True
+                await outbox.drained(self._patience)
+        except (NotDrained, Refused) as error:
+            _log.warning("closing %s: %s", self.node.env.node, error)
+        finally:
+            self._waiting.close()
+            if outbox is not None:
+                outbox.release()
+            await asyncio.gather(*(each.close() for each in list(self._updates)))
+
+    def _out(self) -> Outbox:
+        """Everything that is done with the node begins here."""
+        if self._closing:
+            raise self._waiting.end()
+        if self._outbox is None:
+            if not self.node.begun:
+                raise FabricError("the node has not begun: use `async with`, or await attached()")
+            self._outbox = Outbox(self.node, self._waiting)
+        return self._outbox
+
+    # Publishing
+
+    def offer(
+        self,
+        sid: Sid,
+        rid: Rid,
+        *,
+        durable: bool = False,
+        key: Ed25519PrivateKey | None = None,
+        access: Access | None = None,
+        publisher: PublisherId | None = None,
+        guest: bool = False,
+        timeout: float | None = 10.0,
+    ) -> Offering:
+        """Say that we publish an item, and how; `publish` alone does so with the defaults.
+
+        Await it, and the item is offered until it is withdrawn; or use `async with`, and it is
+        withdrawn at the end of the block unless it is durable. Both wait for the rendezvous, and
+        raise `Refused`, or `NotRegistered` when the time is up.
+
+        A durable stream goes on where an earlier life of the node left it. `key` signs what is
+        published. `access` are the rules of the scope, should nobody have made it yet.
+        """
+        outbox = self._out()
+        offer = outbox.offer(
+            (_scope(sid), _item(rid)),
+            publisher=publisher,
+            durable=durable,
+            key=key,
+            access=access,
+            guest=guest,
+        )
+        return Offering(outbox, offer, durable=durable, timeout=timeout)
+
+    async def publish(
+        self,
+        sid: Sid,
+        rid: Rid,
+        data: bytes,
+        metadata: Mapping[str, str] | None = None,
+        *,
+        position: Position | None = None,
+        timeout: float | None = 30.0,
+    ) -> Position:
+        """The next version of an item: returns when it is kept and on its way.
+
+        While too much of the stream waits to be sent, so does this, and raises `Congested` when
+        the time is up. A `position` is given where somebody else has numbered the version.
+        Cancelled while it waits for room, nothing is published; later, the version is.
+        """
+        item = _scope(sid), _item(rid)
+        return await self._out().publish(item, data, metadata, position, timeout)
+
+    async def withdraw(self, sid: Sid, rid: Rid) -> None:
+        """Publish an item no longer, once its listeners have everything or time is up.
+
+        What a durable stream has kept is given up. An item that is not offered is no error.
+        """
+        await self._out().withdraw((_scope(sid), _item(rid)))
+
+    async def drained(self, timeout: float | None = 30.0) -> None:
+        """Until all listeners have all that was published here.
+
+        Raises `NotDrained` when the time is up, `Refused` where an item may not be published.
+        """
+        await self._out().drained(timeout)
+
+    # Subscribing
+
+    def subscribe(
+        self,
+        sid: Sid,
+        rid: Rid = b"",
+        listener: Listener | None = None,
+        *,
+        after: Position | Iterable[tuple[Rid, Position]] | None = None,
+        durable: str | None = None,
+        name: str | None = None,
+        key: Ed25519PrivateKey | None = None,
+        guest: bool = False,
+    ) -> Updates:
+        """Listen to an item, or to all of a scope when `rid` is left out.
+
+        A listener, which may be async, gets one event after the other; without one the result is
+        an async context manager and iterator. It begins with the latest version there is; `after`
+        a Position (in a scope: items and Positions) it goes on from there. A `durable`
+        subscription, known by that name, goes on where an earlier life of the node was done.
+        """
+        self._out()
+        if after is not None and not isinstance(after, Position):
+            places = [(_item(each), position) for each, position in after]
+        updates = Updates(
+            self.node.client,
+            _scope(sid),
+            _item(rid) if rid else b"",
+            listener,
+            after=after if after is None or isinstance(after, Position) else places,
+            durable=durable,
+            name=name,
+            key=key,
+            guest=guest,
+            closing=self._patience,
+            closed=lambda updates: self._updates.pop(updates, None),
+        )
+        self._updates[updates] = None
+        return updates
+
+    async def unsubscribe(self, updates: Updates) -> None:
+        """Listen no longer."""
+        await updates.close()
+
+    async def subscribe_sync(self, sid: Sid, rid: Rid, timeout: float | None = 10.0) -> Update:
+        """The latest version of an item, or the first one that comes.
+
+        Raises `NothingPublished` when the time is up, `Refused` where we may not listen.
+        """
+        try:
+            async with self.subscribe(sid, rid) as updates, asyncio.timeout(timeout):
+                async for event in updates:
+                    if isinstance(event, Update):
+                        return event
+        except TimeoutError:
+            raise NothingPublished(
+                f"no version of the item came within {timeout:g} s: check its ids, and that "
+                "somebody publishes it"
+            ) from None
+        raise self._waiting.end()
+
+
+def _scope(sid: Sid) -> bytes:
+    return ScopeId(sid).raw if isinstance(sid, bytes) else sid.raw
+
+
+def _item(rid: Rid) -> bytes:
+    return RendezvousId(rid).raw if isinstance(rid, bytes) else rid.raw
+
+
+def _settings(keys: FabricKeys | str | None, link_seed: bytes | str | None) -> FabricSettings:
+    if keys is None or link_seed is None:
+        raise ValueError("name keys and link_seed of the fabric, or give its settings")
+    return FabricSettings(
+        keys=FabricKeys(keys) if isinstance(keys, str) else keys,
+        link_seed=link_seed.encode() if isinstance(link_seed, str) else link_seed,
+    )
