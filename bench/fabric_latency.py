@@ -30,6 +30,7 @@ from bench.processes import (
     Process,
     Tally,
     build,
+    ids_of,
     median_ratio,
     percentiles,
     serve,
@@ -41,8 +42,10 @@ PAYLOAD = 100
 """Bytes of a message."""
 EVERY = 0.002
 """Seconds between two messages whose latency is measured."""
-WARM_UP = 20
-"""Messages at the beginning of a round that do not count."""
+SILENCE = 0.6
+"""Seconds before a message that comes after nothing."""
+WARM_UP = 50
+"""Messages at the beginning of a round that do not count: see SILENCE for the first."""
 AHEAD = 512
 LISTENERS = {"one": "s1", "three": "s3", "unsigned": "s1", "signed": "s1"}
 """Who listens to which item."""
@@ -73,11 +76,16 @@ def run(rounds: int = 12, messages: int = 400, flood: int = 4_000) -> dict[str, 
         for _ in range(rounds):
             for name in contenders:
                 sub.ask("expect", [name, messages + WARM_UP, True])
-                pub.ask("ping", [name, messages + WARM_UP])
+                pub.ask("ping", [name, messages + WARM_UP, EVERY])
                 found = sub.ask("latencies", name)[WARM_UP:]
                 middle, high = percentiles(found)
                 p50[name].append(middle)
                 p99[name].append(high)
+        lone: dict[str, list[float]] = {}
+        for name in contenders:
+            sub.ask("expect", [name, rounds, True])
+            pub.ask("ping", [name, rounds, SILENCE])
+            lone[name] = sub.ask("latencies", name)
         floods = ["unsigned", "signed", *([] if port is None else [REFERENCE])]
         rates: dict[str, list[float]] = {name: [] for name in floods}
         for _ in range(max(1, rounds // 4)):
@@ -101,6 +109,7 @@ def run(rounds: int = 12, messages: int = 400, flood: int = 4_000) -> dict[str, 
         if name in contenders:
             figures[f"{label}_p50_us"] = round(median(p50[name]), 1)
             figures[f"{label}_p99_us"] = round(median(p99[name]), 1)
+            figures[f"{label}_after_silence_us"] = round(median(lone[name]), 1)
     for name in floods:
         figures[f"{name}_messages_per_s"] = round(median(rates[name]))
     figures |= {
@@ -108,7 +117,7 @@ def run(rounds: int = 12, messages: int = 400, flood: int = 4_000) -> dict[str, 
         "sign_us": round(sign, 1),
         "verify_us": round(verify, 1),
         "link_driver": "/".join(sorted({d for s in status.values() for d in s["drivers"]})),
-        "messages_verified": rounds * (messages + WARM_UP) * len(contenders)
+        "messages_verified": rounds * (messages + WARM_UP + 1) * len(contenders)
         + max(1, rounds // 4) * flood * len(floods),
     }
     return {
@@ -118,6 +127,7 @@ def run(rounds: int = 12, messages: int = 400, flood: int = 4_000) -> dict[str, 
             f"messages of {PAYLOAD} bytes, one every {EVERY * 1e3:.0f} ms, unsigned, from before "
             "publish() until the subscriber has it; ratios for one forwarding node",
             "mosquitto with set_tcp_nodelay, QoS 0, between raw clients in the same two processes",
+            f"after_silence: a message {SILENCE} s after the one before; median",
             "..._messages_per_s: 1 -> 1 over one node as fast as it goes; every number checked",
             f"medians of {rounds} rounds of {messages} messages, contenders in turn",
             *([] if port is not None else [mqtt.MISSING]),
@@ -143,17 +153,18 @@ class Publisher(Host):
         for _ in range(number):
             yield next(numbers).to_bytes(NUMBER) + time.monotonic_ns().to_bytes(NUMBER) + filling
 
-    async def ping(self, about: tuple[str, int]) -> None:
-        """One message at a time."""
-        name, number = about
+    async def ping(self, about: tuple[str, int, float]) -> None:
+        """One message at a time, and a pause before each."""
+        name, number, pause = about
         topic = mqtt.topic_of(name)
-        for message in self._messages(name, number):
+        for _ in range(number):
+            await asyncio.sleep(pause)
+            message = next(self._messages(name, 1))
             if name == REFERENCE:
                 assert self._mqtt is not None
                 await self._mqtt.publish(topic, message)
             else:
-                await self.feed("p", name, [message], AHEAD)
-            await asyncio.sleep(EVERY)
+                self.cores["p"].client.publish(*ids_of(name), message)
 
     async def flood(self, about: tuple[str, int]) -> int:
         """As fast as it goes; when that began."""

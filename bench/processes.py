@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from psirp_sim.node import FabricNode
 from psirp_sim.publications.events import Event, Update
 from psirp_sim.publications.offer import Offer
+from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.udp import UdpNode
 from psirp_sim.settings import FabricSettings
 from psirp_sim.wire.rendezvous import Code
@@ -33,7 +34,9 @@ HOST = "127.0.0.1"
 PATIENCE = 120.0
 """Seconds after which something is not waited for any more."""
 SETTINGS = FabricSettings(keys=FabricKeys("bench"), link_seed=b"bench")
-"""The default configuration, but for the names of the rendezvous servers."""
+"""The default configuration, but for the rendezvous server's name and its first seconds."""
+SETTLE = 300 * MILLISECOND
+"""A server that knows nothing yet does not say no for so long: nothing that is measured."""
 ZONE_KEY = Ed25519PrivateKey.from_private_bytes(sha256(b"bench zone").digest())
 ZONE_KEYS = (ZONE_KEY.public_key().public_bytes_raw(),)
 BURST = 16
@@ -237,7 +240,8 @@ class Host:
 
     async def _run(self, about: tuple[str, dict[str, dict[str, int]]]) -> None:
         server, links = about
-        settings = replace(SETTINGS, rendezvous=replace(SETTINGS.rendezvous, members=(server,)))
+        rendezvous = replace(SETTINGS.rendezvous, members=(server,), settle=SETTLE)
+        settings = replace(SETTINGS, rendezvous=rendezvous)
         for name, neighbours in links.items():
             node = self.nodes[name]
             for neighbour, port in neighbours.items():
@@ -306,14 +310,19 @@ class Host:
     async def feed(self, name: str, item: str, contents: Iterable[bytes], ahead: int) -> None:
         """Publish one version after the other, never further ahead of a listener than that."""
         offer = self.offer(name, item)
-        followers = offer.sending.followers
-        client = self.cores[name].client
+        followers = offer.sending.followers.values()
+        publish = self.cores[name].client.publish
         sid, rid = ids_of(item)
-        history = offer.history
-        for number, content in enumerate(contents):
-            while history.latest - min(each.next for each in followers.values()) + 1 >= ahead:
-                self._moved.clear()
-                await asyncio.wait_for(self._moved.wait(), PATIENCE)
-            client.publish(sid, rid, content)
-            if number % BURST == BURST - 1:
-                await asyncio.sleep(0)
+        room = 0
+        async with asyncio.timeout(PATIENCE):
+            for number, content in enumerate(contents):
+                while not room:
+                    first = min(each.next for each in followers)
+                    room = max(0, ahead - (offer.history.latest + 1 - first))
+                    if not room:
+                        self._moved.clear()
+                        await self._moved.wait()
+                publish(sid, rid, content)
+                room -= 1
+                if number % BURST == BURST - 1:
+                    await asyncio.sleep(0)

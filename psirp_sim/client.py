@@ -21,6 +21,7 @@ from identifiers import Position, PublisherId
 from psirp_sim.publications.assembly import WaitingRoom
 from psirp_sim.publications.delivery import Subscription
 from psirp_sim.publications.envelope import Keys, check_metadata, make
+from psirp_sim.publications.errors import NotPublished
 from psirp_sim.publications.events import Event, Update
 from psirp_sim.publications.history import History, Shelf
 from psirp_sim.publications.offer import Offer
@@ -45,10 +46,6 @@ RETRY = SECOND
 STREAMS = 20
 """Bits of an epoch that count the streams begun in one life; the others are its number."""
 Item = tuple[bytes, bytes]
-
-
-class NotPublished(ValueError):
-    """A version that does not fit; the message says why."""
 
 
 def publisher_of(node: str) -> PublisherId:
@@ -189,9 +186,15 @@ class Client:
         offer = self.offers.get((sid, rid)) or self.offer(sid, rid)
         if offer.closing:
             raise NotPublished("the item is being withdrawn")
-        position = self._place(offer.history, position)
+        history = offer.history
+        position = self._place(history, position)
         envelope = make(self._keys, sid, rid, position, described, content, offer.key)
-        offer.history.append(
+        history.check(len(envelope))
+        if (position.publisher.raw, position.epoch) != (history.publisher, history.epoch) or (
+            position.version != history.latest + 1
+        ):
+            history.begin(position.publisher.raw, position.epoch, position.version - 1)
+        history.append(
             envelope, partial(self._published, offer, position, described, len(content), done)
         )
         return position
@@ -206,7 +209,6 @@ class Client:
                 raise NotPublished("the item has another publisher here: withdraw it first")
             if position.epoch <= history.epoch or position.version != 1:
                 raise NotPublished(f"after {following} comes not {position}")
-        history.begin(position.publisher.raw, position.epoch, position.version - 1)
         return position
 
     def _published(

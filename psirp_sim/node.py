@@ -2,9 +2,9 @@
 
 Read in this order: `topology.neighbours` finds the other ends of the links, `topology.link_state`
 spreads what they found, `forwarding.table` moves packets, `topology.manager` (on some nodes)
-makes filters, `topology.attachment` receives them; `rendezvous.client` publishes and subscribes, at
-`rendezvous.server` (on some nodes). This module starts them and hands each message to the one it
-is for.
+makes filters, `topology.attachment` receives them; `rendezvous.client` finds who publishes and who
+listens, at `rendezvous.server` (on some nodes); `client` publishes and subscribes. `exchange` sends
+for all of them; this module starts them and hands each message to the one it is for.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 
 from psirp_sim.client import Client
+from psirp_sim.exchange import Exchange
 from psirp_sim.forwarding.table import ForwardingCounters, compile_table
 from psirp_sim.rendezvous.client import RendezvousClient
 from psirp_sim.rendezvous.server import DRAINING, RendezvousServer
@@ -40,8 +41,6 @@ from psirp_sim.wire.control import (
     Wanted,
 )
 from psirp_sim.wire.data import (
-    HEADER,
-    LARGEST_PACKET,
     SAMPLED,
     DataPacket,
     Kind,
@@ -50,7 +49,7 @@ from psirp_sim.wire.data import (
 )
 from psirp_sim.wire.message import Message
 from psirp_sim.wire.publications import Latest, Report
-from psirp_sim.wire.sealing import Reassembly, WrongKey, pieces
+from psirp_sim.wire.sealing import WrongKey
 from psirp_sim.zfilters import ZFilter
 
 Handler = Callable[[bytes], bool]
@@ -87,12 +86,13 @@ class FabricNode:
         self.handlers: dict[int, Handler] = {Protocol.CONTROL: self._control_payload}
         self.forwarding = ForwardingCounters()
         self.counters: Counter[str] = Counter()
+        self.exchange = Exchange(
+            env, lambda: self.settings.keys, self.counters, domain=domain, at_home=self.receive
+        )
         self._attached = attached
-        self._reassembly = Reassembly()
         self._looking = False
         self._numberings: OrderedDict[int, Numbering] = OrderedDict()
         self._table_of: tuple[object, ...] = ()
-        self._next_packet = env.random.getrandbits(64)
         self.boot = 0
         self.begun = False
         """Whether the node has taken up its work: not before its life has a number."""
@@ -114,7 +114,8 @@ class FabricNode:
             return
         try:
             if packet[1:2] == _DATA:
-                self._deliver(packet)
+                if packet[11:12] != _SAMPLED or self._trace_way(link, packet):
+                    self._deliver(packet)
             elif packet[:2] == NEIGHBOUR:
                 self._from_neighbour(link, packet[2:])
             else:
@@ -136,20 +137,7 @@ class FabricNode:
     ) -> None:
         """Send a payload along the trees of these filters; forwarding nodes write traces of
         packets that are `sampled`."""
-        payload = bytes((protocol,)) + payload
-        for zfilter in filters:
-            packet = DataPacket(zfilter, self._packet_id(sampled), payload).encode()
-            if self.env.inject(packet):
-                self.env.call_later(0, self.receive, "", packet)
-
-    def _packet_id(self, sampled: bool) -> bytes:
-        number = self._next_packet + 1
-        if sampled:
-            number += (SAMPLED - number) & 0xFF
-        elif number & 0xFF == SAMPLED:
-            number += 1
-        self._next_packet = number & (1 << 64) - 1
-        return self._next_packet.to_bytes(8)
+        self.exchange.send(filters, protocol, payload, sampled)
 
     def drain(self) -> None:
         """Be a rendezvous server no longer: clients go to the others, and the view without us."""
@@ -211,7 +199,7 @@ class FabricNode:
             self.settings,
             self.boot,
             up=lambda: self.neighbours.up(),
-            send=self._to_neighbour,
+            send=self.exchange.to_neighbour,
             changed=self._graph_changed,
             outlived=self._outlived,
         )
@@ -221,7 +209,7 @@ class FabricNode:
             self.boot,
             domain=self.domain,
             state=lambda: self.database.digest,
-            send=self._to_neighbour,
+            send=self.exchange.to_neighbour,
             changed=self._links_changed,
         )
         self.attachment = Attachment(
@@ -240,7 +228,7 @@ class FabricNode:
             voters=self._voters,
             life_of=self.database.boot_of,
             reach=self._reach,
-            along=self._along,
+            along=self.exchange.along,
         )
         self.client = Client(
             self.env,
@@ -252,7 +240,7 @@ class FabricNode:
             transmit=lambda filters, payload, sampled: self.send(
                 filters, Protocol.PUBLICATION, payload, sampled
             ),
-            along=self._along,
+            along=self.exchange.along,
         )
         self.handlers[Protocol.PUBLICATION] = self.client.payload
         if RENDEZVOUS in self.roles:
@@ -348,26 +336,19 @@ class FabricNode:
         if made_of == self._table_of:
             return
         self._table_of = made_of
-        table = compile_table(
+        self._table = compile_table(
             self.env.node,
             list(self.env.links),
             self.settings.link_seed,
             self.settings.scheme,
             {number: each.bits for number, each in self._numberings.items()},
         )
-        self.env.install(table, self.forwarding)
+        self.env.install(self._table, self.forwarding)
 
     # Messages to and from the neighbours
 
-    def _to_neighbour(self, link: str, message: Message) -> None:
-        way = self.env.links.get(link)
-        if way is None:
-            return
-        for piece in self._pieces(message, way.mtu - len(NEIGHBOUR)):
-            way.send(NEIGHBOUR + piece)
-
     def _from_neighbour(self, link: str, sealed: bytes) -> None:
-        message = self._open(link, sealed)
+        message = self.exchange.open(link, sealed)
         if message is None:
             return
         match message:
@@ -388,24 +369,13 @@ class FabricNode:
         if node == self.env.node:
             self.env.call_later(0, self._to_ourselves, message)
             return
-        self._along(filters, message)
+        self.exchange.along(filters, message)
 
     def _to_ourselves(self, message: Message) -> None:
         self._dispatch(message)
 
-    def _along(self, filters: list[ZFilter], message: Message) -> None:
-        if not filters:
-            return  # too far for any packet
-        room = LARGEST_PACKET - HEADER - 1 - max(each.length for each in filters)
-        try:
-            cut = self._pieces(message, room)
-        except ValueError as error:
-            # Limits keep messages short; should one not be, it must not stop whoever sends it.
-            self.counters["too_long"] += 1
-            self.env.log("a message was not sent", type=type(message).__name__, reason=error)
-            return
-        for piece in cut:
-            self.send(filters, Protocol.CONTROL, piece)
+    def _trace_way(self, link: str, packet: bytes) -> bool:
+        return self.exchange.trace_way(self._table, link, packet, self.neighbours.name_of)
 
     def _deliver(self, packet: bytes) -> None:
         payload = DataPacket.decode(packet).payload
@@ -414,7 +384,7 @@ class FabricNode:
             self.counters["false_deliveries"] += 1
 
     def _control_payload(self, sealed: bytes) -> bool:
-        message = self._open("", sealed)
+        message = self.exchange.open("", sealed)
         if message is None:
             return True
         return self._dispatch(message)
@@ -436,17 +406,6 @@ class FabricNode:
             self.server is not None and self.server.receive(message)
         )
 
-    def _pieces(self, message: Message, room: int) -> list[bytes]:
-        name = self.env.random.getrandbits(64).to_bytes(8)
-        return list(pieces(self.settings.keys, message, name, room))
-
-    def _open(self, source: str, sealed: bytes) -> Message | None:
-        """The message; None for a fragment of one that is not complete yet."""
-        message = self.settings.keys.open(sealed)
-        if isinstance(message, Fragment):
-            whole = self._reassembly.add(source, message)
-            return None if whole is None else self.settings.keys.open(whole)
-        return message
-
 
 _DATA = bytes((Kind.DATA,))
+_SAMPLED = bytes((SAMPLED,))

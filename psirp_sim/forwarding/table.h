@@ -28,6 +28,7 @@ enum { /* wire.data */
     PACKET_ID = 4,
     NUMBERING = 12,
     HEADER = 16,
+    SAMPLED = 0xA5, /* last byte of a packet id */
 };
 
 enum { /* zfilters.filters */

@@ -147,6 +147,11 @@ class ForwardingTable:
             matched = out, local
         return matched if out or local else Count.NOWHERE
 
+    def leads(self, packet: bytes) -> Decision:
+        """Where the filter of a packet leads that was decided about before, whatever its way."""
+        matched = self._match(packet[3], packet[12 : _FILTER_END[packet[3]]])
+        return matched if isinstance(matched, tuple) else ((), False)
+
     def index(self, link: str) -> int:
         """The index of a link; HERE for one the table does not have."""
         return self.links.index(link) if link in self.links else HERE

@@ -1,7 +1,7 @@
 """Envelopes that are being put together, and those that wait to be handed on.
 
-All streams of a node share the room for them. When it is short, what has been untouched for the
-longest goes: it can be asked for again.
+All streams of a node share the room for them. When it is short, what has been untouched for long
+goes, since it can be asked for again; while everything is being worked on, nothing new comes in.
 """
 
 from __future__ import annotations
@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
+from psirp_sim.runtime.durations import SECOND
 from psirp_sim.wire.publications import UNIT, Header
+
+LEFT_ALONE = 5 * SECOND
+"""After which an assembly that nothing is added to, or that nobody takes, has to make room."""
 
 
 class Assembly:
@@ -17,7 +21,7 @@ class Assembly:
 
     __slots__ = (
         "_evicted", "_have", "content", "data", "header", "judged", "left", "refused", "signed",
-        "size",
+        "size", "touched",
     )  # fmt: skip
 
     def __init__(self, size: int, evicted: Callable[[], None]) -> None:
@@ -25,6 +29,8 @@ class Assembly:
         self.data = bytearray(size)
         self._have = bytearray(-(-size // UNIT))
         self._evicted = evicted
+        self.touched = 0
+        """When something was last added to it."""
         self.left = len(self._have)
         """Units that have not come."""
         self.header: Header | None = None
@@ -72,17 +78,22 @@ class WaitingRoom:
         self.bytes = 0
         self._assemblies: OrderedDict[Assembly, None] = OrderedDict()
 
-    def admit(self, assembly: Assembly) -> None:
-        """Take it in, and let go of what has to make room."""
-        self._assemblies[assembly] = None
-        self.bytes += assembly.size
-        while self.bytes > self.limit and len(self._assemblies) > 1:
+    def admit(self, assembly: Assembly, now: int) -> bool:
+        """Take it in, if what has been left alone can make room for it."""
+        while self._assemblies and self.bytes + assembly.size > self.limit:
             oldest = next(iter(self._assemblies))
+            if now - oldest.touched < LEFT_ALONE:
+                return False
             self.release(oldest)
             oldest.let_go()
+        self._assemblies[assembly] = None
+        assembly.touched = now
+        self.bytes += assembly.size
+        return True
 
-    def touch(self, assembly: Assembly) -> None:
+    def touch(self, assembly: Assembly, now: int) -> None:
         """It is being worked on."""
+        assembly.touched = now
         self._assemblies.move_to_end(assembly)
 
     def release(self, assembly: Assembly) -> None:

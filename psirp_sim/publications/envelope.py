@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from identifiers import Position
 from psirp_sim.ed25519 import verified
+from psirp_sim.publications.errors import NotPublished
 from psirp_sim.wire.data import MalformedPacket
 from psirp_sim.wire.publications import (
     LARGEST_METADATA,
@@ -55,22 +56,22 @@ class Spoiled(Exception):
 
 
 def check_metadata(metadata: Mapping[str, str]) -> None:
-    """ValueError when it is more than an envelope holds."""
+    """NotPublished when it is more than an envelope holds."""
     if len(metadata) > MOST_METADATA:
-        raise ValueError(f"metadata has at most {MOST_METADATA} entries, not {len(metadata)}")
+        raise NotPublished(f"metadata has at most {MOST_METADATA} entries, not {len(metadata)}")
     total = 0
     for key, value in metadata.items():
         if not (isinstance(key, str) and isinstance(value, str)):
-            raise ValueError("keys and values of metadata are text")
+            raise NotPublished("keys and values of metadata are text")
         sizes = len(key.encode()), len(value.encode())
         if not 1 <= sizes[0] <= LONGEST_KEY or sizes[1] > LONGEST_VALUE:
-            raise ValueError(
+            raise NotPublished(
                 f"the metadata {key[:40]!r}: a key has 1 to {LONGEST_KEY} bytes and a value at"
                 f" most {LONGEST_VALUE}"
             )
         total += sum(sizes)
     if total > LARGEST_METADATA:
-        raise ValueError(f"metadata has at most {LARGEST_METADATA} bytes, not {total}")
+        raise NotPublished(f"metadata has at most {LARGEST_METADATA} bytes, not {total}")
 
 
 def make(

@@ -11,15 +11,12 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from psirp_sim.publications.errors import HistoryFull
 from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.runtime.environment import Storage
 
 PREFIX = b"publication "
 _STATE, _ENTRY = b"=", b"@"
-
-
-class HistoryFull(Exception):
-    """There is no room left for another stream."""
 
 
 class Shelf:
@@ -101,9 +98,13 @@ class History:
             self.forget_oldest()
         self.publisher, self.epoch, self.latest = publisher, epoch, latest
 
+    def check(self, size: int) -> None:
+        """HistoryFull when there is no room for a version of that size."""
+        self._shelf.check(size, self)
+
     def append(self, envelope: bytes, done: Callable[[], None]) -> None:
         """Add the next version; `done` is called when it may be told to the world."""
-        self._shelf.check(len(envelope), self)
+        self.check(len(envelope))
         self.latest += 1
         self._envelopes[self.latest] = envelope
         self._grown(len(envelope))
@@ -157,13 +158,14 @@ class History:
         self.publisher, self.epoch, self.latest = msgspec.msgpack.decode(
             state, type=tuple[bytes, int, int]
         )
-        for version, envelope in self._stored():
-            self._envelopes[version] = envelope
-            self._grown(len(envelope))
+        stored = dict(self._stored())
         # Only a run that ends with the latest is any good.
-        while self._envelopes and self.first not in self._envelopes:
-            oldest = next(iter(self._envelopes))
-            self._grown(-len(self._envelopes.pop(oldest)))
+        first = self.latest + 1
+        while first - 1 in stored:
+            first -= 1
+        for version in range(first, self.latest + 1):
+            self._envelopes[version] = stored[version]
+            self._grown(len(stored[version]))
         # What was let go just before a crash may have come back with it.
         self._trim()
 

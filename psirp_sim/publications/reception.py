@@ -31,6 +31,8 @@ from psirp_sim.wire.sealing import FabricKeys
 
 AHEAD = 2_048
 """Versions beyond the first that is missing which are taken in, or asked for."""
+OVERTAKEN = 65_536
+"""Packets that may overtake a message; a sequence further ahead was made up by somebody."""
 SHARE = 4
 """One stream may use a part of the waiting room for what cannot be handed on yet."""
 
@@ -119,7 +121,11 @@ class Reception:
         origin = self.origins.get(message.node)
         if message.epoch < self.epoch or origin is None or message.life < origin.life:
             return
-        origin.seen = max(origin.seen, message.sequence)
+        if not message.sequence <= origin.seen < message.sequence + OVERTAKEN:
+            origin.seen = message.sequence
+        # What nobody has published does not come: somebody made it up.
+        for version in [v for v in self.held if v > max(self.latest, message.latest)]:
+            self._let_go(version)
         origin.first = max(origin.first, message.first)
         self.first = max(self.first, min(each.first for each in self.origins.values()))
         self._changed(self)
@@ -153,7 +159,7 @@ class Reception:
                 self.ask_soon(self._settings.reorder)
             origin.seen = max(origin.seen, packet.sequence)
         completed = False
-        for record in records_of(packet.records):
+        for record in list(records_of(packet.records)):  # all of them make sense, or none counts
             completed = self._take(record) or completed
         if completed:
             self._changed(self)
@@ -173,24 +179,23 @@ class Reception:
         version = record.version
         if self.needed is None or version < self.needed:
             return False
-        self.latest = max(self.latest, version)
         assembly = self.held.get(version)
-        if assembly is None:
-            if not self._has_room(version, record.size):
-                self._counters["no_room"] += 1
-                return False
-            assembly = self._admit(version, record.size)
-        if assembly.header is not None:
+        if assembly is not None and assembly.header is not None:
             return False
-        if assembly.size != record.size:
+        if assembly is not None and assembly.size != record.size:
             self._counters["conflicts"] += 1
             self._let_go(version)
+            assembly = None
+        if assembly is None:
             assembly = self._admit(version, record.size)
+        if assembly is None:
+            self._counters["no_room"] += 1
+            return False
         if not assembly.add(record.unit, record.piece):
             self._counters["repeated_records"] += 1
             return False
         self._tries = 0
-        self._room.touch(assembly)
+        self._room.touch(assembly, self._env.now())
         return assembly.left == 0 and self._complete(version, assembly)
 
     def _has_room(self, version: int, size: int) -> bool:
@@ -200,10 +205,14 @@ class Reception:
         share = self._room.limit // SHARE
         return version < self.needed + AHEAD and self._held_bytes + size <= share
 
-    def _admit(self, version: int, size: int) -> Assembly:
-        assembly = self.held[version] = Assembly(size, lambda: self._evicted(version))
+    def _admit(self, version: int, size: int) -> Assembly | None:
+        if not self._has_room(version, size):
+            return None
+        assembly = Assembly(size, lambda: self._evicted(version))
+        if not self._room.admit(assembly, self._env.now()):
+            return None
+        self.held[version] = assembly
         self._held_bytes += size
-        self._room.admit(assembly)
         return assembly
 
     def _evicted(self, version: int) -> None:
@@ -228,6 +237,7 @@ class Reception:
             self.ask_soon(self._settings.ask_interval)
             return False
         assembly.complete(header, content)
+        self.latest = max(self.latest, version)
         return True
 
     def _is_other(self, header: Header, version: int) -> bool:
@@ -308,11 +318,12 @@ class Reception:
         if not self._misses():
             return
         nodes = list(self.origins)
-        if nodes:
-            self._report(nodes[self._tries % len(nodes)], 0)
+        node = nodes[self._tries % len(nodes)] if nodes else ""
         pause = self._settings.ask_interval << min(self._tries, 10)
         self._tries += 1
         self.ask_soon(min(pause, self._settings.longest_pause))
+        if node:
+            self._report(node, 0)
 
     def _answer(self, node: str, sequence: int, tag: bytes) -> None:
         if tag == self.tag and node in self.origins:
@@ -323,9 +334,14 @@ class Reception:
             return False
         return any(
             assembly is None or assembly.header is None
-            for version in range(self._next(), min(self.latest, self.needed + AHEAD) + 1)
+            for version in range(self._next(), self._known() + 1)
             for assembly in (self.held.get(version),)
         )
+
+    def _known(self) -> int:
+        """The last version that has been heard of and may be asked for."""
+        assert self.needed is not None
+        return min(max(self.latest, max(self.held, default=0)), self.needed + AHEAD)
 
     def _next(self) -> int:
         """Everything before this version has come, or cannot be had."""
@@ -342,7 +358,7 @@ class Reception:
         versions: list[tuple[int, int]] = []
         units: list[tuple[int, int, int]] = []
         begin = self._next()
-        for version in range(begin, min(self.latest, self.needed + AHEAD) + 1):
+        for version in range(begin, self._known() + 1):
             if len(versions) >= MOST_RANGES or len(units) >= MOST_RANGES:
                 break
             assembly = self.held.get(version)
@@ -371,5 +387,5 @@ class Reception:
             units[:MOST_RANGES],
         )
         self._tell(node, report)
-        if versions or units:
+        if (versions or units) and self._timer is None:
             self.ask_soon(self._settings.ask_interval)

@@ -103,8 +103,8 @@ class Sending:
         self._sent: dict[int, array[int]] = {}
         """For each unit of a version, the sequence of the packet it was last sent in."""
         self._repairs: dict[int, Repair] = {}
-        self._asked: dict[int, int] = {}
-        """When the packets were sent that asked for reports, by sequence."""
+        self._asked: dict[int, int | None] = {}
+        """When the packets were sent that asked for reports, by sequence; None: not clear when."""
         self._turn: Timer | None = None
         self._beacon: Timer | None = None
         self._beacon_due = 0
@@ -131,6 +131,11 @@ class Sending:
         """Whether every listener has everything."""
         return all(each.next > self.ready for each in self.followers.values())
 
+    @property
+    def _is_changing(self) -> bool:
+        """Whether a new epoch has begun that may not be told to the world yet."""
+        return self._history.epoch != self._epoch
+
     # What the publisher does
 
     def release(self, epoch: int, version: int) -> None:
@@ -139,6 +144,10 @@ class Sending:
             return  # a new epoch has begun meanwhile
         if epoch != self._epoch:
             self._begin_epoch()
+        now = self._env.now()
+        for each in self.followers.values():
+            if each.next > self.ready:
+                each.heard = now  # it had no reason to say anything
         self.ready = version
         if not self.followers:
             self._skip()
@@ -202,12 +211,15 @@ class Sending:
         follower = self.followers.get(message.listener)
         if follower is None or follower.listener.epoch != message.life:
             return False
+        if self._is_changing:
+            return True
         if message.tag != self.tag:
             self._say(message.listener, None)  # it does not know of the new epoch yet
             return True
         now = self._env.now()
-        if message.answers in self._asked:
-            follower.answered(now - self._asked[message.answers])
+        asked = self._asked.get(message.answers)
+        if asked is not None and message.answers:
+            follower.answered(now - asked)
         progress = message.next > follower.next or message.seen > follower.seen
         follower.heard = now
         if message.seen >= follower.seen:
@@ -284,7 +296,7 @@ class Sending:
 
     def _pump(self) -> None:
         """Send what the pace allows."""
-        if not (self._repairs or self._version <= self.ready):
+        if not (self._repairs or self._version <= self.ready) or self._is_changing:
             return
         there = self._those_there(self._env.now())
         if not there:
@@ -410,7 +422,9 @@ class Sending:
     # Asking
 
     def _asks(self) -> None:
-        self._asked[self.sequence] = self._env.now()
+        # Where it is asked twice, nobody knows which of the two is answered.
+        first = self.sequence not in self._asked
+        self._asked[self.sequence] = self._env.now() if first else None
         if len(self._asked) > 64:
             del self._asked[next(iter(self._asked))]
         self.pace.asked(self.sequence)
@@ -452,6 +466,9 @@ class Sending:
     def _ask(self) -> None:
         self._beacon = None
         if self.complete:
+            return
+        if self._is_changing:
+            self._expect_reports()
             return
         self._asks()
         # Many listeners do not answer all at once.

@@ -366,9 +366,7 @@ class Publishing:
             self._send(publication.filters, message)
 
 
-def _known_since(
-    before: Announcement | None, listener: Listener, base: Base | None
-) -> Base | None:
+def _known_since(before: Announcement | None, listener: Listener, base: Base | None) -> Base | None:
     """From where on a listener gets everything: a node that has not heard yet of an earlier
     subscription of its own must not miss what that one was promised."""
     if before is None or before.base is None or base is None:

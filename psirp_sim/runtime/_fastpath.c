@@ -261,8 +261,9 @@ static int packet_arrived(Driver *self, const Link *link, uint8_t *packet, size_
             counts(self)[verdict]++;
             return 0;
         }
-        up = decision.local;
-        counts(self)[DELIVERED] += up;
+        counts(self)[DELIVERED] += decision.local;
+        /* The core writes a trace of where a sampled packet goes. */
+        up = decision.local || (decision.copies && packet[PACKET_ID + 7] == SAMPLED);
     }
     if (up) {
         PyObject *bytes = PyBytes_FromStringAndSize((const char *)packet, (Py_ssize_t)length);

@@ -270,14 +270,12 @@ class FabricClient:
         subscription, known by that name, goes on where an earlier life of the node was done.
         """
         self._out()
-        if after is not None and not isinstance(after, Position):
-            places = [(_item(each), position) for each, position in after]
         updates = Updates(
             self.node.client,
             _scope(sid),
             _item(rid) if rid else b"",
             listener,
-            after=after if after is None or isinstance(after, Position) else places,
+            after=_places(after),
             durable=durable,
             name=name,
             key=key,
@@ -316,6 +314,14 @@ def _scope(sid: Sid) -> bytes:
 
 def _item(rid: Rid) -> bytes:
     return RendezvousId(rid).raw if isinstance(rid, bytes) else rid.raw
+
+
+def _places(
+    after: Position | Iterable[tuple[Rid, Position]] | None,
+) -> Position | list[tuple[bytes, Position]] | None:
+    if after is None or isinstance(after, Position):
+        return after
+    return [(_item(rid), position) for rid, position in after]
 
 
 def _settings(keys: FabricKeys | str | None, link_seed: bytes | str | None) -> FabricSettings:

@@ -17,11 +17,12 @@ from psirp_sim.forwarding.table import (
     sent_on,
 )
 from psirp_sim.runtime.environment import Link
-from psirp_sim.wire.data import Kind
+from psirp_sim.wire.data import SAMPLED, Kind
 
 _DATA = bytes((Kind.DATA,))
 # On the way of every packet, where it shows that members of an enumeration are looked up slowly.
 _RECEIVED = int(Count.RECEIVED)
+PACKET_ID_END = 11
 
 L = TypeVar("L", bound=Link)
 
@@ -81,7 +82,8 @@ class LinkDriver(Generic[L]):
             self._address(sent_on(packet), out, table, copies)
         if local:
             counts[Count.DELIVERED] += 1
-        return local
+        # The core writes a trace of where a sampled packet goes.
+        return local or (bool(out) and packet[PACKET_ID_END] == SAMPLED)
 
     def send(self, copies: list[tuple[L, bytes]], sent: int = 0) -> None:
         """Hand copies to their links, but for the first ones, which are on their way already."""

@@ -183,9 +183,11 @@ class Outbox:
         unsent, ready = offer.sending.backlog, offer.sending.ready
         if unsent > self._limits.history_versions // SHARE:
             return True
+        most = min(self._limits.history_bytes, self._limits.all_history_bytes) // SHARE
+        if offer.history.bytes <= most:
+            return False
         versions = range(ready + 1 - unsent, ready + 1)
-        size = sum(len(offer.history.get(each) or b"") for each in versions)
-        return size > min(self._limits.history_bytes, self._limits.all_history_bytes) // SHARE
+        return sum(len(offer.history.get(each) or b"") for each in versions) > most
 
     # Listeners that are waited for
 
@@ -278,7 +280,7 @@ class Offering:
             await self._outbox.until_registered(self._offer, self._timeout)
         except Refused:
             if not self._durable:  # what a durable stream has kept is not given up for that
-                self._begin_to_withdraw()
+                await self.withdraw()
             raise
         return self
 

@@ -108,10 +108,9 @@ class Updates:
         return None if code is None or code is Code.OK else Refused("a subscription", code)
 
     async def ready(self, timeout: float | None = 10.0) -> None:
-        """Until the rendezvous knows of the subscription.
+        """Until the rendezvous knows of the subscription; publishers learn of it from there.
 
-        Raises `Refused`, or `NotRegistered` when the time is up: nobody has made the scope yet, or
-        no server can be reached.
+        Raises `Refused`, or `NotRegistered` when the time is up.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -119,7 +118,7 @@ class Updates:
         except TimeoutError:
             raise NotRegistered(
                 f"no rendezvous server took the subscription within {timeout:g} s: it stands, and "
-                "begins when the scope is published and a server can be reached"
+                "begins when one does"
             ) from None
         if self._registered.result() is None:
             raise ClientClosed("the subscription was closed")

@@ -59,6 +59,7 @@ class Waiting:
         for future in self._all:
             if not future.done():
                 future.set_exception(self.end())
+                future.exception()  # should its waiter be cancelled just now, nobody looks at it
 
     def end(self) -> ClientClosed:
         return ClientClosed(f"the client of {self._node} is closed")

@@ -78,6 +78,10 @@ class Neighbours:
         """By link, whoever was heard there; `up` says whether the link works."""
         return self._known
 
+    def name_of(self, link: str) -> str | None:
+        """The node at the other end; None before it was heard."""
+        return self.links[link].node if link in self.links else None
+
     def up(self) -> Iterator[str]:
         """The links that work both ways."""
         return (link for link, neighbour in self._known.items() if neighbour.up)

@@ -155,7 +155,7 @@ def split(envelope: bytes) -> tuple[Header, bytes, bytes, bytes]:
     packed = envelope[2:end]
     try:
         header = _HEADER.decode(packed)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedPacket(f"an envelope's header: {error}") from error
     return header, packed, envelope[end : end + ENVELOPE_MAC], envelope[end + ENVELOPE_MAC :]
 

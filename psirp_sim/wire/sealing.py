@@ -78,7 +78,7 @@ class FabricKeys:
             raise MalformedPacket(f"there is no control message of type {kind[0]}")
         try:
             return decoder.decode(body)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedPacket(f"type {kind[0]}: {error}") from error
 
 
