@@ -224,17 +224,19 @@ class Client:
             offer.sending.release(position.epoch, position.version)
         done()
 
-    def withdraw(self, sid: bytes, rid: bytes, done: Done = lambda code: None) -> None:
+    def withdraw(
+        self, sid: bytes, rid: bytes, done: Done = lambda code: None, *, keep: bool = False
+    ) -> None:
         """Publish an item no longer, once its listeners have everything or time is up.
 
-        What a durable stream has kept is given up with it; a node that only stops does not
-        withdraw anything.
+        What a durable stream has kept is given up with it, unless it is to be kept for an offer
+        to come; a node that only stops does not withdraw anything.
         """
         offer = self.offers.get((sid, rid))
         if offer is None or offer.closing:
             self._env.call_later(0, done, Code.NOT_REGISTERED)
             return
-        offer.closing = True
+        offer.closing, offer.keep = True, keep
         offer.done.append(done)
         self._env.call_later(self._settings.linger, self._end_offer, offer)
         self._moved(offer)
@@ -249,7 +251,7 @@ class Client:
             return
         del self.offers[offer.sid, offer.rid]
         offer.close()
-        offer.history.drop()
+        offer.history.close(keep=offer.keep)
         waiting, offer.done = offer.done, []
         self._rendezvous.unpublish(offer.sid, offer.rid, partial(_tell_all, waiting))
 
@@ -301,6 +303,7 @@ class Client:
         name: str | None = None,
         guest: bool = False,
         key: Ed25519PrivateKey | None = None,
+        refused: Done = lambda code: None,
     ) -> Subscription:
         """Listen to an item, or to all of a scope when `rid` is empty.
 
@@ -308,7 +311,8 @@ class Client:
         Positions) it goes on from there. A `durable` subscription, which is known by that name,
         goes on where an earlier life of this node was done. With `by_hand` the listener is done
         with an event when `Subscription.done` is called, otherwise when it returns. `name` is
-        what traces call the subscriber.
+        what traces call the subscriber. `refused` is called when the rendezvous says no, now or
+        later.
         """
         if durable is not None and not (0 < len(durable.encode()) <= 64 and "\0" not in durable):
             raise ValueError("the name of a durable subscription has 1 to 64 bytes")
@@ -329,6 +333,7 @@ class Client:
             progress=self._progress,
             delivered=self._delivered,
         )
+        subscription.refused = refused
         interest = self._interests.get((sid, rid))
         if interest is None:
             interest = self._interests[sid, rid] = Interest(guest, key)
@@ -340,7 +345,8 @@ class Client:
             self._env.call_later(0, done, Code.OK)
         else:
             interest.done.append(done)
-            if len(interest.subscriptions) == 1:
+            if len(interest.subscriptions) == 1 or interest.registered in FINAL:
+                interest.registered = None
                 self._register_interest(sid, rid, interest)
         return subscription
 
@@ -383,6 +389,8 @@ class Client:
         if code is Code.OK or code in FINAL:
             waiting, interest.done = interest.done, []
             _tell_all(waiting, code)
+            if code in FINAL:
+                _tell_all([each.refused for each in interest.subscriptions], code)
         else:
             self._env.call_later(RETRY, self._register_interest, sid, rid, interest)
 
@@ -403,7 +411,7 @@ class Client:
             publisher, epoch, version = source.base
             reception = self._reception(source.sid, source.rid, publisher)
             reception.hear(source.publisher, source.epoch, epoch, version)
-            self._begin(reception, version if epoch == reception.epoch else reception.latest)
+            self._begin(reception)
 
     def _reception(self, sid: bytes, rid: bytes, publisher: bytes) -> Reception:
         reception = self.receptions.get((sid, rid, publisher))
@@ -425,13 +433,14 @@ class Client:
             )
         return reception
 
-    def _begin(self, reception: Reception, base: int) -> None:
-        """Let everybody here who wants the stream begin with it, or its new epoch."""
+    def _begin(self, reception: Reception) -> None:
+        """Let everybody here who wants the stream begin with its latest version, or go on with
+        its new epoch."""
         if self._by_tag.get(reception.tag) is not reception:
             self._by_tag = {t: r for t, r in self._by_tag.items() if r is not reception}
             self._by_tag[reception.tag] = reception
         for subscription in self._interested(reception):
-            subscription.follow(reception, base)
+            subscription.follow(reception)
         self._progress(reception)
 
     def _interested(self, reception: Reception) -> list[Subscription]:
@@ -444,7 +453,7 @@ class Client:
 
     def _changed(self, reception: Reception) -> None:
         if self._by_tag.get(reception.tag) is not reception:
-            self._begin(reception, reception.latest)  # a new epoch
+            self._begin(reception)  # a new epoch
         else:
             self._progress(reception)
 

@@ -20,6 +20,7 @@ from psirp_sim.publications.reception import Reception
 from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Environment
+from psirp_sim.wire.rendezvous import Code
 
 Place = tuple[int, int]
 """Epoch and version; version 0 before the first."""
@@ -92,6 +93,8 @@ class Subscription:
         if self._stored is not None:
             self._after |= self._load(self._stored)
         self.cursors: dict[Stream, Cursor] = {}
+        self.refused: Callable[[Code], None] = lambda code: None
+        """Called when the rendezvous does not let it listen."""
         self.closed = False
         self._events = self._bytes = 0
         """In hand."""
@@ -115,14 +118,14 @@ class Subscription:
 
     # Following streams
 
-    def follow(self, reception: Reception, base: int) -> None:
-        """Begin with a stream at that version, or go on where it was left."""
+    def follow(self, reception: Reception) -> None:
+        """Begin with the latest version of a stream, or go on where it was left."""
         stream = (reception.rid, reception.publisher)
         cursor = self.cursors.get(stream)
         if cursor is None:
             after = self._after.pop(stream, None)
             if after is None:
-                cursor = Cursor(reception.epoch, max(1, base))
+                cursor = Cursor(reception.epoch, max(1, reception.latest))
                 self._store_beginning(cursor, reception)
             else:
                 cursor = Cursor(after[0], after[1] + 1, after)

@@ -124,8 +124,9 @@ class History:
         if self._durable:
             self._shelf.storage.write({self._key(version): None})
 
-    def drop(self) -> None:
-        """The stream is not published any more."""
+    def close(self, *, keep: bool) -> None:
+        """The stream is not published any more; what is written down of it may be kept."""
+        self._durable = self._durable and not keep
         while self._envelopes:
             self.forget_oldest()
         if self._durable:

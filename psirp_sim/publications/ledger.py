@@ -42,6 +42,8 @@ class Reader:
 
     last: tuple[int, int] | None = None
     """Epoch and version of the last update or gap."""
+    done: tuple[int, int] | None = None
+    """Epoch and version of the last that the application was done with."""
     repeats: bool = False
     """Whether what it got in an earlier life may come once more."""
 

@@ -59,7 +59,8 @@ class Offer:
         """How the registration ended; None while it has not."""
         self.done: list[Callable[[Code], None]] = []
         """Who waits for that."""
-        self.closing = False
+        self.closing = self.keep = False
+        """Whether it is being withdrawn, and what is written down of it stays."""
         self._own_ways: dict[str, tuple[SharedTree, int]] = {}
         self.sending = Sending(
             env, settings, history, sid, rid, self, life=life, moved=lambda: moved(self)

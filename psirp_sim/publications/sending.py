@@ -290,6 +290,7 @@ class Sending:
         self._turn = None
         self._pump()
         self._expect_reports()
+        self._moved()
 
     def _those_there(self, now: int) -> list[Follower]:
         return [each for each in self.followers.values() if each.is_there(now)]
@@ -493,10 +494,12 @@ def _fitting(envelope: bytes, unit: int, end: int | None, room: int) -> int:
 def _mark_lost(wanted: bytearray, sent: array[int] | None, begin: int, end: int, floor: int) -> int:
     """Mark units that were sent no later than `floor`; how many were not marked before."""
     before = wanted.count(1, begin, end)
-    if sent is None or max(sent[begin:end]) <= floor:
+    if sent is None:
         wanted[begin:end] = b"\1" * (end - begin)
     else:
-        for unit in range(begin, end):
+        unit = wanted.find(0, begin, end)
+        while unit >= 0:
             if sent[unit] <= floor:
                 wanted[unit] = 1
+            unit = wanted.find(0, unit + 1, end)
     return wanted.count(1, begin, end) - before

@@ -75,7 +75,7 @@ class PublicationsTrial:
         publications = PublicationSettings(
             history_versions=random.choice([4, 12]) if small else 1_024,
             history_bytes=random.choice([20_000, 300_000]) if small else 4 << 20,
-            waiting_bytes=2 << 20,
+            waiting_bytes=random.choice([150_000, 2 << 20]),
             unfinished_events=random.choice([1, 4, 256]),
             longest_pause=SECOND,
             linger=3 * SECOND,

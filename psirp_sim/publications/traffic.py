@@ -160,7 +160,10 @@ class Peer:
             if audience.memory == "none" or not (reader.last and reader.last[1]):
                 del audience.readers[stream]
             elif audience.memory == "cursor":
-                reader.repeats = True
+                # What it was not done with must come again, and what it was done with may.
+                reader.last, reader.repeats = reader.done, True
+                if reader.done is None:
+                    del audience.readers[stream]
 
     def _heard(self, audience: Audience, event: Event) -> None:
         publisher = event.position.publisher if isinstance(event, Update) else event.publisher
@@ -172,8 +175,13 @@ class Peer:
             # What a listener raises does not leave the core.
             self.trial.wrong = f"{self.env.node}: {violation}"
         if audience.slow:
-            self.env.call_later(audience.slow, self._done, audience, event)
+            self.env.call_later(audience.slow, self._done, audience, event, reader, reader.last)
+        else:
+            reader.done = reader.last
 
-    def _done(self, audience: Audience, event: Event) -> None:
+    def _done(
+        self, audience: Audience, event: Event, reader: Reader, place: tuple[int, int]
+    ) -> None:
         if audience in self.subscriptions:
+            reader.done = place
             self.subscriptions[audience].done(event)

@@ -1,4 +1,4 @@
-"""Publications on real sockets: eight processes, two of which are killed with -9 under load."""
+"""Publications on real sockets: eight processes, three of which are killed with -9 under load."""
 
 from __future__ import annotations
 
@@ -195,8 +195,14 @@ def test_every_version_arrives_once_whatever_is_killed(fabric):
     fabric.restart("r1")
     eventually(lambda: fabric["r1"].last.get("rendezvous", {}).get("view", {}).get("settled"))
     note(f"{carrier} and r1 are back")
+
+    # Now the node that has carried everything since is killed: the other one is as good as before.
     for name in PUBLISHERS:
         fabric[name].tell(finish=True)
+    progress(60)
+    again = fabric[carrier].forwarded
+    fabric[other].kill()
+    note(f"{other} is dead")
 
     def complete():
         return all(
@@ -206,6 +212,7 @@ def test_every_version_arrives_once_whatever_is_killed(fabric):
 
     eventually(complete)
     note("everybody has everything")
+    assert fabric[carrier].forwarded > again + 200, f"around the dead node\n{state()}"
     time.sleep(1)  # would anything come twice?
     print(state())
     for name in HEARD_BY:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psirp_sim.publications.assembly import Assembly, WaitingRoom
+from psirp_sim.publications.assembly import LEFT_ALONE, Assembly, WaitingRoom
 from psirp_sim.wire.publications import UNIT, Header
 
 
@@ -101,40 +101,49 @@ def test_the_pieces_go_when_it_is_complete():
 
 
 class Room(WaitingRoom):
-    """Knows who had to go."""
+    """Knows who had to go, and how late it is."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
         self.gone: list[str] = []
+        self.now = 0
 
-    def take(self, name: str, size: int) -> Assembly:
+    def take(self, name: str, size: int) -> Assembly | None:
         assembly = Assembly(size, lambda: self.gone.append(name))
-        self.admit(assembly)
-        return assembly
+        return assembly if self.admit(assembly, self.now) else None
 
 
-def test_who_was_not_touched_for_the_longest_goes_first():
+def test_what_was_left_alone_for_the_longest_goes_first():
     room = Room(100)
     first = room.take("first", 40)
     room.take("second", 40)
     room.take("third", 20)
     assert (room.bytes, room.gone) == (100, [])
-    room.touch(first)
-    room.take("fourth", 1)
+    room.now = LEFT_ALONE
+    room.touch(first, room.now)
+    assert room.take("fourth", 1) is not None
     assert (room.bytes, room.gone) == (61, ["second"])
-    room.take("fifth", 80)
+    room.now *= 2
+    assert room.take("fifth", 80) is not None
     assert (room.bytes, room.gone) == (81, ["second", "third", "first"])
 
 
-def test_who_comes_is_not_sent_away_at_once():
+def test_what_is_being_worked_on_does_not_make_room():
+    """Otherwise two large ones would push each other out for ever."""
     room = Room(100)
-    room.take("small", 10)
-    large = room.take("larger than the room", 1_000)
-    assert (room.bytes, room.gone) == (1_000, ["small"])
-    room.take("next", 10)
-    assert (room.bytes, room.gone) == (10, ["small", "larger than the room"])
-    with pytest.raises(KeyError):
-        room.release(large)
+    assert room.take("one", 70) is not None
+    room.now = LEFT_ALONE - 1
+    assert room.take("other", 70) is None
+    assert (room.bytes, room.gone) == (70, [])
+    room.now = LEFT_ALONE
+    assert room.take("other", 70) is not None
+    assert (room.bytes, room.gone) == (70, ["one"])
+
+
+def test_an_empty_room_takes_anything():
+    room = Room(100)
+    assert room.take("larger than the room", 1_000) is not None
+    assert room.take("next", 1) is None
 
 
 def test_room_is_given_back():
@@ -142,9 +151,11 @@ def test_room_is_given_back():
     one, other = room.take("one", 60), room.take("other", 40)
     room.release(one)
     assert room.bytes == 40
-    room.take("next", 60)
+    assert room.take("next", 60) is not None
     room.release(other)
     assert (room.bytes, room.gone) == (60, [])
+    with pytest.raises(KeyError):
+        room.release(one)
 
 
 def test_assemblies_of_the_same_size_are_not_the_same():
@@ -152,22 +163,6 @@ def test_assemblies_of_the_same_size_are_not_the_same():
     room.take("one", 50)
     room.take("other", 50)
     assert room.bytes == 100
-
-
-def test_who_is_let_go_may_come_back_at_once():
-    """Whoever is told may take something in and let go of others."""
-    room = WaitingRoom(100)
-    told: list[int] = []
-
-    def again() -> None:
-        told.append(room.bytes)
-        if len(told) == 1:
-            room.admit(Assembly(30, again))
-
-    room.admit(Assembly(60, again))
-    room.admit(Assembly(60, nobody))
-    assert told == [60]
-    assert room.bytes == 90
 
 
 @given(
@@ -179,14 +174,18 @@ def test_the_room_is_never_overcrowded(steps):
     room = Room(100)
     there: dict[str, Assembly] = {}
     for number, (step, which) in enumerate(steps):
+        room.now += LEFT_ALONE // 4
         if step == "admit":
-            there[str(number)] = room.take(str(number), 1 + which)
+            assembly = room.take(str(number), 1 + which)
+            if assembly is not None:
+                there[str(number)] = assembly
         elif there:
             name = list(there)[which % len(there)]
             if step == "touch":
-                room.touch(there[name])
+                room.touch(there[name], room.now)
             else:
                 room.release(there.pop(name))
         for name in room.gone:
             there.pop(name, None)
+        room.gone.clear()
         assert room.bytes == sum(each.size for each in there.values()) <= 100

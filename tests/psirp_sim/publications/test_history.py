@@ -183,7 +183,7 @@ def test_the_spare_versions_of_others_make_room():
 def test_one_that_is_dropped_makes_room():
     node = Node()
     first = filled(node.history(ONE, durable=False), 2, 50)
-    first.drop()
+    first.close(keep=False)
     assert (len(first), node.shelf.bytes) == (0, 0)
     assert kept(filled(node.history(OTHER, durable=False), 1, 200)) == [1]
 
@@ -283,7 +283,7 @@ def test_what_is_forgotten_is_not_on_the_disk_either():
     history.begin(ME, 8, 0)
     filled(history, 2)
     assert node.keys() == 2 + 1
-    history.drop()
+    history.close(keep=False)
     assert node.keys() == 0
     node.wait()
     node.crash()
@@ -350,7 +350,7 @@ def test_a_crash_while_a_stream_is_dropped(survive):
     node = Node()
     history = filled(node.history(), 5)
     node.wait()
-    history.drop()
+    history.close(keep=False)
     node.crash(survive)
     again = node.history(epoch=8)
     assert kept(again) == list(range(survive + 1, 6))
