@@ -11,7 +11,7 @@ Applications under asyncio use `runtime.client.FabricClient`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from blake3 import blake3
@@ -20,7 +20,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from identifiers import Position, PublisherId
 from psirp_sim.publications.assembly import WaitingRoom
 from psirp_sim.publications.delivery import Subscription
-from psirp_sim.publications.envelope import Keys, check_metadata, make
+from psirp_sim.publications.envelope import (
+    Keys,
+    check_metadata,
+    make,
+    marked_anew,
+    open_envelope,
+)
 from psirp_sim.publications.errors import NotPublished
 from psirp_sim.publications.events import Event, Update
 from psirp_sim.publications.history import History, Shelf
@@ -33,7 +39,7 @@ from psirp_sim.rendezvous.subscribing import Source
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.wire.message import Message
-from psirp_sim.wire.publications import Header, Latest, Packet, Report, unpack
+from psirp_sim.wire.publications import Header, Latest, Report, unpack
 from psirp_sim.wire.rendezvous import FINAL, Access, Code
 from psirp_sim.wire.sealing import FabricKeys
 from psirp_sim.zfilters import ZFilter
@@ -61,7 +67,10 @@ class Interest:
         self.guest, self.key = guest, key
         self.subscriptions: list[Subscription] = []
         self.registered: Code | None = None
-        self.done: list[Done] = []
+        self.asked = False
+        """Whether it was asked for."""
+        self.done: list[tuple[Subscription, Done]] = []
+        """Who waits for that."""
 
 
 class Client:
@@ -92,10 +101,16 @@ class Client:
         self._shelf = Shelf(settings, env.storage)
         self._room = WaitingRoom(settings.waiting_bytes)
         self.offers: dict[Item, Offer] = {}
+        self._scopes: dict[bytes, int] = {}
+        """How many items are offered in each scope that we publish."""
         self._interests: dict[Item, Interest] = {}
-        self.receptions: dict[tuple[bytes, bytes, bytes], Reception] = {}
-        """By scope, item and publisher."""
+        self._sources: dict[Item, dict[str, Source]] = {}
+        """Who publishes an item, by node."""
+        self.receptions: dict[Item, dict[bytes, Reception]] = {}
+        """By publisher."""
         self._by_tag: dict[bytes, Reception] = {}
+        self._tag_of: dict[Reception, bytes] = {}
+        """Under which it is found there."""
         self._busy: dict[Reception, bool] = {}
         """Those being handed on, and whether that has to be done once more."""
         self._streams = 0
@@ -120,6 +135,8 @@ class Client:
         done: Done = lambda code: None,
         *,
         publisher: PublisherId | None = None,
+        epoch: int | None = None,
+        latest: int = 0,
         durable: bool = False,
         key: Ed25519PrivateKey | None = None,
         access: Access | None = None,
@@ -127,15 +144,22 @@ class Client:
     ) -> Offer:
         """Say that we publish an item, before its first version or instead of one.
 
-        A durable stream goes on where an earlier life of this node left it. `key` signs what is
-        published. `access` are the rules of the scope, should nobody have made it yet.
+        A durable stream goes on where an earlier life of this node left it. Somebody who numbers
+        versions elsewhere gives the `epoch` and the `latest` version before those that will be
+        published here. `key` signs what is published. `access` are the rules of the scope, should
+        nobody have made it yet.
         """
         if (sid, rid) in self.offers:
-            raise ValueError("the item is offered already: withdraw it first")
-        history = History(self._shelf, sid, rid, durable=durable)
-        mine = publisher or publisher_of(self._env.node)
-        if history.publisher != mine.raw:
+            raise ValueError("the item is offered already, or still being withdrawn")
+        renew = partial(marked_anew, self._keys)
+        history = History(self._shelf, sid, rid, durable=durable, renew=renew)
+        kept = PublisherId(history.publisher) if history.publisher else None
+        mine = publisher or kept or publisher_of(self._env.node)
+        made_here = epoch is None and mine != kept
+        if made_here:
             history.begin(mine.raw, self._new_epoch(), 0)
+        elif epoch is not None and (mine.raw, epoch) != (history.publisher, history.epoch):
+            history.begin(mine.raw, epoch, latest)
         offer = self.offers[sid, rid] = Offer(
             self._env,
             self._settings,
@@ -152,6 +176,7 @@ class Client:
             access=access,
             guest=guest,
         )
+        offer.epoch_is_ours = made_here
         offer.done.append(done)
         self._register_offer(offer)
         return offer
@@ -159,7 +184,7 @@ class Client:
     def _new_epoch(self) -> int:
         """Higher than any that this node used before, in this life or an earlier one."""
         self._streams += 1
-        return (self._life() << STREAMS) + min(self._streams, (1 << STREAMS) - 1)
+        return (self._life() << STREAMS) + self._streams
 
     def publish(
         self,
@@ -174,7 +199,7 @@ class Client:
         """The next version of an item; `done` when it is kept and may be told to the world.
 
         A `position` is given where somebody else has numbered the version: the next one of the
-        stream, the first of a higher epoch, or anything before the first was published here.
+        stream, or the first of a higher epoch. It may begin a stream that was not offered yet.
         """
         if len(content) > self._settings.largest:
             raise NotPublished(
@@ -183,32 +208,35 @@ class Client:
         described = dict(metadata or {})
         described.setdefault(TRACE_ID, new_trace_id(self._env.random.randbytes(16)))
         check_metadata(described)
-        offer = self.offers.get((sid, rid)) or self.offer(sid, rid)
+        offer = self.offers.get((sid, rid)) or self._offer_at(sid, rid, position)
         if offer.closing:
             raise NotPublished("the item is being withdrawn")
         history = offer.history
         position = self._place(history, position)
         envelope = make(self._keys, sid, rid, position, described, content, offer.key)
         history.check(len(envelope))
-        if (position.publisher.raw, position.epoch) != (history.publisher, history.epoch) or (
-            position.version != history.latest + 1
-        ):
-            history.begin(position.publisher.raw, position.epoch, position.version - 1)
+        if position.epoch != history.epoch:
+            history.begin(history.publisher, position.epoch, 0)
         history.append(
             envelope, partial(self._published, offer, position, described, len(content), done)
         )
         return position
+
+    def _offer_at(self, sid: bytes, rid: bytes, position: Position | None) -> Offer:
+        if position is None:
+            return self.offer(sid, rid)
+        publisher, epoch = position.publisher, position.epoch
+        return self.offer(sid, rid, publisher=publisher, epoch=epoch, latest=position.version - 1)
 
     def _place(self, history: History, position: Position | None) -> Position:
         """Where in the stream the next version belongs."""
         following = Position(PublisherId(history.publisher), history.epoch, history.latest + 1)
         if position is None or position == following:
             return following
-        if history.latest:
-            if position.publisher.raw != history.publisher:
-                raise NotPublished("the item has another publisher here: withdraw it first")
-            if position.epoch <= history.epoch or position.version != 1:
-                raise NotPublished(f"after {following} comes not {position}")
+        if position.publisher != following.publisher:
+            raise NotPublished("the item has another publisher here: withdraw it first")
+        if position.epoch <= history.epoch or position.version != 1:
+            raise NotPublished(f"{following} is what comes next, not {position}")
         return position
 
     def _published(
@@ -222,6 +250,7 @@ class Client:
         self._trace(Stage.PUBLISHED, offer.sid, offer.rid, position, metadata, size)
         if self.offers.get((offer.sid, offer.rid)) is offer:
             offer.sending.release(position.epoch, position.version)
+            self._moved(offer)
         done()
 
     def withdraw(
@@ -242,9 +271,23 @@ class Client:
         self._moved(offer)
 
     def _moved(self, offer: Offer) -> None:
-        if offer.closing and offer.sending.complete:
+        if offer.closing and offer.is_complete:
             self._env.call_later(0, self._end_offer, offer)
         self.moved(offer)
+
+    def renew(self) -> None:
+        """The life of this node has another number: streams that began in it begin again, because
+        their epochs were lower than what an earlier life used."""
+        for offer in self.offers.values():
+            if offer.epoch_is_ours:
+                self._begin_again(offer)
+
+    def _begin_again(self, offer: Offer) -> None:
+        history = offer.history
+        kept = [open_envelope(self._keys, each) for each in history.envelopes()]
+        history.begin(history.publisher, self._new_epoch(), 0)
+        for header, content in kept:
+            self.publish(offer.sid, offer.rid, content, header.metadata)
 
     def _end_offer(self, offer: Offer) -> None:
         if self.offers.get((offer.sid, offer.rid)) is not offer:
@@ -254,10 +297,20 @@ class Client:
         offer.history.close(keep=offer.keep)
         waiting, offer.done = offer.done, []
         self._rendezvous.unpublish(offer.sid, offer.rid, partial(_tell_all, waiting))
+        self._scopes[offer.sid] -= 1
+        if not self._scopes[offer.sid]:
+            del self._scopes[offer.sid]
+            self._rendezvous.unpublish_scope(offer.sid, lambda code: None)
 
     def _register_offer(self, offer: Offer) -> None:
         if self.offers.get((offer.sid, offer.rid)) is not offer:
             return
+        if offer.sid not in self._scopes:
+            self._scopes[offer.sid] = 0
+            self._publish_scope(offer.sid, offer)
+        if not offer.is_counted:
+            offer.is_counted = True
+            self._scopes[offer.sid] += 1
         result = partial(self._offered, offer)
         self._rendezvous.publish(
             offer.sid,
@@ -271,22 +324,35 @@ class Client:
         )
 
     def _offered(self, offer: Offer, code: Code) -> None:
-        if self.offers.get((offer.sid, offer.rid)) is not offer or offer.closing:
+        if self.offers.get((offer.sid, offer.rid)) is not offer:
             return
-        if code is Code.NO_SUCH_SCOPE:
-            self._rendezvous.publish_scope(
-                offer.sid,
-                lambda code: self._offered(offer, code if code in FINAL else Code.TIMED_OUT),
-                offer.access,
-                key=offer.key,
-            )
+        if offer.closing and (code is Code.OK or code in FINAL):
+            # Those who listened before must have the time to be heard of.
+            self._env.call_later(RETRY, self._settle, offer, code)
         elif code is Code.OK or code in FINAL:
             offer.registered = code
             waiting, offer.done = offer.done, []
             _tell_all(waiting, code)
         else:
-            soon = 0 if offer.registered is None and code is Code.TIMED_OUT else RETRY
+            # The scope may not be there yet.
+            soon = RETRY // 5 if code is Code.NO_SUCH_SCOPE else RETRY
             self._env.call_later(soon, self._register_offer, offer)
+
+    def _publish_scope(self, sid: bytes, offer: Offer) -> None:
+        """Everybody who publishes in a scope publishes the scope: it lives as long as any does."""
+        if sid not in self._scopes:
+            return
+
+        def ended(code: Code) -> None:
+            # Where others have made it with other rules, these say who may publish in it.
+            if code is not Code.OK and code not in FINAL:
+                self._env.call_later(RETRY, self._publish_scope, sid, offer)
+
+        self._rendezvous.publish_scope(sid, ended, offer.access, key=offer.key)
+
+    def _settle(self, offer: Offer, code: Code) -> None:
+        offer.registered = code
+        self._moved(offer)
 
     # Subscribing
 
@@ -320,6 +386,9 @@ class Client:
             if not rid:
                 raise ValueError("in a scope, say which item the position belongs to")
             after = [(rid, after)]
+        interest = self._interest(sid, rid, guest, key)
+        if any(each.durable == durable for each in self._subscriptions_in(sid) if durable):
+            raise ValueError(f"somebody listens under the name {durable!r} already")
         subscription = Subscription(
             self._env,
             self._settings,
@@ -334,21 +403,37 @@ class Client:
             delivered=self._delivered,
         )
         subscription.refused = refused
-        interest = self._interests.get((sid, rid))
-        if interest is None:
-            interest = self._interests[sid, rid] = Interest(guest, key)
         interest.subscriptions.append(subscription)
-        for source in list(self._rendezvous.subscribing.sources.values()):
-            if source.known and subscription.wants(source.sid, source.rid):
-                self._follow(source)
+        for reception in self._receptions_for(subscription):
+            subscription.follow(reception, reception.latest)
+        for source in self._sources_for(subscription):
+            self._follow(source)
         if interest.registered is Code.OK:
             self._env.call_later(0, done, Code.OK)
         else:
-            interest.done.append(done)
-            if len(interest.subscriptions) == 1 or interest.registered in FINAL:
-                interest.registered = None
+            interest.done.append((subscription, done))
+            if not interest.asked:
+                interest.asked = True
                 self._register_interest(sid, rid, interest)
         return subscription
+
+    def _interest(
+        self, sid: bytes, rid: bytes, guest: bool, key: Ed25519PrivateKey | None
+    ) -> Interest:
+        interest = self._interests.get((sid, rid))
+        if interest is None or interest.registered in FINAL:
+            waiting = [] if interest is None else interest.subscriptions
+            interest = self._interests[sid, rid] = Interest(guest, key)
+            interest.subscriptions += waiting
+        elif (interest.guest, interest.key) != (guest, key):
+            # One registration stands for all of them: nobody may listen in another's name.
+            raise ValueError("somebody here listens to it already, with another key or as a guest")
+        return interest
+
+    def _subscriptions_in(self, sid: bytes) -> Iterator[Subscription]:
+        for (scope, _), interest in self._interests.items():
+            if scope == sid:
+                yield from interest.subscriptions
 
     def unsubscribe(self, subscription: Subscription, done: Done = lambda code: None) -> None:
         """Listen no longer."""
@@ -359,14 +444,18 @@ class Client:
             return
         subscription.close()
         interest.subscriptions.remove(subscription)
+        for each in [each for each in interest.done if each[0] is subscription]:
+            interest.done.remove(each)
+            self._env.call_later(0, each[1], Code.NOT_REGISTERED)
         if interest.subscriptions:
             self._env.call_later(0, done, Code.OK)
         else:
             del self._interests[item]
             self._rendezvous.unsubscribe(*item, done)
-        for reception in list(self.receptions.values()):
-            if subscription.wants(reception.sid, reception.rid):
-                self._progress(reception)
+        for reception in self._receptions_for(subscription):
+            self._progress(reception)
+            if not self._interested(reception):
+                self._sources.pop((reception.sid, reception.rid), None)
 
     def _register_interest(self, sid: bytes, rid: bytes, interest: Interest) -> None:
         if self._interests.get((sid, rid)) is not interest:
@@ -388,7 +477,7 @@ class Client:
         interest.registered = code
         if code is Code.OK or code in FINAL:
             waiting, interest.done = interest.done, []
-            _tell_all(waiting, code)
+            _tell_all([done for _, done in waiting], code)
             if code in FINAL:
                 _tell_all([each.refused for each in interest.subscriptions], code)
         else:
@@ -397,26 +486,44 @@ class Client:
     # Streams
 
     def _source_changed(self, source: Source) -> None:
+        item = (source.sid, source.rid)
         if not source.ended:
+            self._sources.setdefault(item, {})[source.publisher] = source
             self._follow(source)
             return
-        for reception in list(self.receptions.values()):
-            mine = (reception.sid, reception.rid) == (source.sid, source.rid)
-            if mine and source.publisher in reception.origins:
-                reception.left(source.publisher)
+        known = self._sources.get(item, {})
+        known.pop(source.publisher, None)
+        if not known:
+            self._sources.pop(item, None)
+        for reception in list(self.receptions.get(item, {}).values()):
+            if source.publisher in reception.origins:
+                reception.left(source.publisher, for_good=not source.given_up)
                 self._progress(reception)
+
+    def _sources_for(self, subscription: Subscription) -> list[Source]:
+        items = [(subscription.sid, subscription.rid)]
+        if not subscription.rid:
+            items = [item for item in self._sources if item[0] == subscription.sid]
+        return [each for item in items for each in self._sources.get(item, {}).values()]
+
+    def _receptions_for(self, subscription: Subscription) -> list[Reception]:
+        items = [(subscription.sid, subscription.rid)]
+        if not subscription.rid:
+            items = [item for item in self.receptions if item[0] == subscription.sid]
+        return [each for item in items for each in self.receptions.get(item, {}).values()]
 
     def _follow(self, source: Source) -> None:
         if source.base is not None:
             publisher, epoch, version = source.base
             reception = self._reception(source.sid, source.rid, publisher)
             reception.hear(source.publisher, source.epoch, epoch, version)
-            self._begin(reception)
+            self._begin(reception, version if epoch == reception.epoch else reception.latest)
 
     def _reception(self, sid: bytes, rid: bytes, publisher: bytes) -> Reception:
-        reception = self.receptions.get((sid, rid, publisher))
+        item = self.receptions.setdefault((sid, rid), {})
+        reception = item.get(publisher)
         if reception is None:
-            reception = self.receptions[sid, rid, publisher] = Reception(
+            reception = item[publisher] = Reception(
                 self._env,
                 self._settings,
                 self._keys,
@@ -433,14 +540,15 @@ class Client:
             )
         return reception
 
-    def _begin(self, reception: Reception) -> None:
-        """Let everybody here who wants the stream begin with its latest version, or go on with
+    def _begin(self, reception: Reception, base: int) -> None:
+        """Let everybody here who wants the stream begin with that version, or go on with it or
         its new epoch."""
         if self._by_tag.get(reception.tag) is not reception:
-            self._by_tag = {t: r for t, r in self._by_tag.items() if r is not reception}
+            self._by_tag.pop(self._tag_of.get(reception, b""), None)
             self._by_tag[reception.tag] = reception
+            self._tag_of[reception] = reception.tag
         for subscription in self._interested(reception):
-            subscription.follow(reception)
+            subscription.follow(reception, base)
         self._progress(reception)
 
     def _interested(self, reception: Reception) -> list[Subscription]:
@@ -453,47 +561,55 @@ class Client:
 
     def _changed(self, reception: Reception) -> None:
         if self._by_tag.get(reception.tag) is not reception:
-            self._begin(reception)  # a new epoch
+            self._begin(reception, reception.latest)  # a new epoch
         else:
             self._progress(reception)
 
     def _progress(self, reception: Reception) -> None:
         """Hand on what there is, and say what is needed next."""
+        if not self._is_current(reception):
+            return
         if reception in self._busy:  # a listener has caused this
             self._busy[reception] = True
             return
-        again = True
-        while again:
-            self._busy[reception] = False
-            interested = self._interested(reception)
-            for subscription in interested:
-                subscription.advance(reception)
-            again = self._busy.pop(reception)
-        needed = [
-            version
-            for subscription in self._interested(reception)
-            if (version := subscription.needed(reception)) is not None
-        ]
-        reception.need(min(needed) if needed else None)
+        try:
+            self._busy[reception] = True
+            while self._busy[reception]:
+                self._busy[reception] = False
+                for subscription in self._interested(reception):
+                    subscription.advance(reception)
+        finally:
+            del self._busy[reception]
+        reception.need(self._needed(reception))
         if not self._interested(reception) or not (reception.origins or reception.held):
             self._close(reception)
 
+    def _needed(self, reception: Reception) -> int | None:
+        """The oldest version that somebody here can take; who is stuck asks when it is not."""
+        wanted = [
+            needed
+            for subscription in self._interested(reception)
+            if (needed := subscription.needed(reception)) is not None
+        ]
+        return min(wanted)[1] if wanted else None
+
+    def _is_current(self, reception: Reception) -> bool:
+        item = self.receptions.get((reception.sid, reception.rid), {})
+        return item.get(reception.publisher) is reception
+
     def _close(self, reception: Reception) -> None:
         reception.close()
-        key = (reception.sid, reception.rid, reception.publisher)
-        if self.receptions.get(key) is reception:
-            del self.receptions[key]
-        if self._by_tag.get(reception.tag) is reception:
-            del self._by_tag[reception.tag]
+        item = (reception.sid, reception.rid)
+        del self.receptions[item][reception.publisher]
+        if not self.receptions[item]:
+            del self.receptions[item]
+        self._by_tag.pop(self._tag_of.pop(reception, b""), None)
 
     # What comes
 
     def payload(self, payload: bytes) -> bool:
         """A packet of a publication; whether anybody here wants it."""
         packet = unpack(payload)
-        return self._packet(packet)
-
-    def _packet(self, packet: Packet) -> bool:
         reception = self._by_tag.get(packet.tag)
         if reception is None:
             return False
@@ -513,10 +629,11 @@ class Client:
         return False
 
     def _said(self, message: Latest) -> bool:
-        key = (message.sid, message.rid, message.node)
-        source = self._rendezvous.subscribing.sources.get(key)
-        if source is None or not source.known:
+        source = self._sources.get((message.sid, message.rid), {}).get(message.node)
+        if source is None or source.base is None:
             return False
+        if message.publisher != source.base.publisher:
+            return True  # of an offer that was withdrawn
         self._reception(message.sid, message.rid, message.publisher).said(message)
         return True
 
@@ -533,7 +650,7 @@ class Client:
         if node == self._env.node:
             self._at_home(report)
             return
-        source = self._rendezvous.subscribing.sources.get((sid, rid, node))
+        source = self._sources.get((sid, rid), {}).get(node)
         if source is not None:
             self._along(source.filters, report)
 

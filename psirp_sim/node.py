@@ -283,6 +283,7 @@ class FabricNode:
         if self.manager is not None:
             self.manager.boot = self.boot
         self.rendezvous.renew()
+        self.client.renew()
         if self.server is not None:
             self.server.renew()
 

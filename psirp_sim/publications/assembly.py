@@ -1,7 +1,8 @@
 """Envelopes that are being put together, and those that wait to be handed on.
 
 All streams of a node share the room for them. When it is short, what has been untouched for long
-goes, since it can be asked for again; while everything is being worked on, nothing new comes in.
+goes, since it can be asked for again; while everything is being worked on, nothing new comes in,
+unless a subscriber waits for just that and others can wait.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ class Assembly:
     """One version at a listener: its pieces, and once it is complete what was in it."""
 
     __slots__ = (
-        "_evicted", "_have", "content", "data", "header", "judged", "left", "refused", "signed",
-        "size", "touched",
+        "_evicted", "_have", "content", "data", "header", "is_next", "judged", "left", "refused",
+        "signed", "size", "touched",
     )  # fmt: skip
 
-    def __init__(self, size: int, evicted: Callable[[], None]) -> None:
+    def __init__(
+        self, size: int, evicted: Callable[[], None], is_next: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`is_next` says whether a subscriber waits for this version before all others."""
         self.size = size
+        self.is_next = is_next
         self.data = bytearray(size)
         self._have = bytearray(-(-size // UNIT))
         self._evicted = evicted
@@ -79,13 +84,18 @@ class WaitingRoom:
         self._assemblies: OrderedDict[Assembly, None] = OrderedDict()
 
     def admit(self, assembly: Assembly, now: int) -> bool:
-        """Take it in, if what has been left alone can make room for it."""
+        """Take it in, if what has been left alone can make room for it; for one that somebody
+        waits for, those that nobody waits for yet make room too."""
         while self._assemblies and self.bytes + assembly.size > self.limit:
-            oldest = next(iter(self._assemblies))
-            if now - oldest.touched < LEFT_ALONE:
-                return False
-            self.release(oldest)
-            oldest.let_go()
+            leaving = next(iter(self._assemblies))
+            if now - leaving.touched < LEFT_ALONE:
+                early = (each for each in self._assemblies if not each.is_next())
+                found = next(early, None) if assembly.is_next() else None
+                if found is None:
+                    return False
+                leaving = found
+            self.release(leaving)
+            leaving.let_go()
         self._assemblies[assembly] = None
         assembly.touched = now
         self.bytes += assembly.size

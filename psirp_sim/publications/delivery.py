@@ -28,8 +28,6 @@ Stream = tuple[bytes, bytes]
 """Rendezvous id and publisher, within the scope of a subscription."""
 
 PREFIX = b"cursor "
-MOST_CURSORS = 100_000
-"""Streams of one subscription that are remembered; beyond, the oldest are forgotten."""
 AGAIN = SECOND
 """After which a listener that raised an exception gets the event again."""
 
@@ -80,7 +78,7 @@ class Subscription:
         self._env = env
         self._settings = settings
         self.sid, self.rid = sid, rid
-        self.name = name
+        self.name, self.durable = name, durable
         self._listener = listener
         self._by_hand = by_hand
         self._progress = progress
@@ -100,6 +98,8 @@ class Subscription:
         """In hand."""
         self._stalled: dict[Reception, None] = {}
         """Streams that could go on if the listener had less in hand."""
+        self._failed: dict[Reception, None] = {}
+        """Streams of which the listener gets an event again in a while."""
 
     @property
     def in_hand(self) -> int:
@@ -115,23 +115,22 @@ class Subscription:
         self.closed = True
         self.cursors.clear()
         self._stalled.clear()
+        self._failed.clear()
 
     # Following streams
 
-    def follow(self, reception: Reception) -> None:
-        """Begin with the latest version of a stream, or go on where it was left."""
+    def follow(self, reception: Reception, base: int) -> None:
+        """Begin with that version of a stream, or go on where it was left."""
         stream = (reception.rid, reception.publisher)
         cursor = self.cursors.get(stream)
         if cursor is None:
             after = self._after.pop(stream, None)
             if after is None:
-                cursor = Cursor(reception.epoch, max(1, reception.latest))
+                cursor = Cursor(reception.epoch, max(1, base))
                 self._store_beginning(cursor, reception)
             else:
                 cursor = Cursor(after[0], after[1] + 1, after)
             self.cursors[stream] = cursor
-            if len(self.cursors) > MOST_CURSORS:
-                del self.cursors[next(iter(self.cursors))]
         if cursor.epoch < reception.epoch:
             self._begin_epoch(cursor, reception)
 
@@ -158,17 +157,20 @@ class Subscription:
         cursor.epoch, cursor.next = reception.epoch, 1
         cursor.reset = Reset(reception.sid, reception.rid, publisher, reception.epoch, previous)
 
-    def needed(self, reception: Reception) -> int | None:
-        """The next version it wants of a stream; None where the stream has none for it."""
+    def needed(self, reception: Reception) -> tuple[bool, int] | None:
+        """The next version it wants of a stream, and whether it could not take it just now;
+        None where the stream has none for it."""
         cursor = self.cursors.get((reception.rid, reception.publisher))
-        return None if cursor is None or cursor.epoch != reception.epoch else cursor.next
+        if cursor is None or cursor.epoch != reception.epoch:
+            return None
+        return reception in self._stalled or reception in self._failed, cursor.next
 
     def advance(self, reception: Reception) -> None:
         """Hand on what there is, as far as the listener keeps up."""
         cursor = self.cursors.get((reception.rid, reception.publisher))
         if cursor is None or cursor.epoch != reception.epoch or not cursor.ready:
             return
-        while not self.closed:
+        while not self.closed and reception not in self._failed:
             if self._is_full():
                 self._stalled[reception] = None
                 return
@@ -176,8 +178,13 @@ class Subscription:
             if event is None:
                 return
             if not self._hand_on(cursor, event):
-                self._env.call_later(AGAIN, self._progress, reception)
-                return
+                self._failed[reception] = None
+                self._env.call_later(AGAIN, self._try_again, reception)
+
+    def _try_again(self, reception: Reception) -> None:
+        self._failed.pop(reception, None)
+        if not self.closed:
+            self._progress(reception)
 
     def _next_event(self, cursor: Cursor, reception: Reception) -> Event | None:
         if cursor.reset is not None:
@@ -217,9 +224,11 @@ class Subscription:
             self._listener(event)
         except Exception as error:  # it is not ours, and must not stop the others
             self._env.log("a listener failed and gets the event again", error=repr(error))
-            cursor.in_hand.remove(held)
-            self._weigh(event, -1)
-            return False
+            if held in cursor.in_hand:
+                cursor.in_hand.remove(held)
+                self._weigh(event, -1)
+                return False
+            # It had said that it was done.
         if isinstance(event, Reset):
             cursor.reset, cursor.last = None, (event.epoch, 0)
         else:
@@ -234,20 +243,17 @@ class Subscription:
 
     def done(self, event: Event) -> None:
         """The listener, which said that it would tell, is done with an event."""
-        for cursor in self._cursors_of(event):
-            held = next((each for each in cursor.in_hand if each.event is event), None)
-            if held is not None:
-                held.done = True
-                self._commit(cursor)
+        cursor = self.cursors.get((event.rid, event.publisher.raw))
+        held = (
+            next((each for each in cursor.in_hand if each.event is event), None) if cursor else None
+        )
+        if cursor is not None and held is not None:
+            held.done = True
+            self._commit(cursor)
         if self._stalled and not self._is_full():
             stalled, self._stalled = self._stalled, {}
             for reception in stalled:
                 self._progress(reception)
-
-    def _cursors_of(self, event: Event) -> Iterable[Cursor]:
-        publisher = event.position.publisher if isinstance(event, Update) else event.publisher
-        cursor = self.cursors.get((event.rid, publisher.raw))
-        return [] if cursor is None else [cursor]
 
     def _commit(self, cursor: Cursor) -> None:
         """Write down how far the listener is done without a hole."""
@@ -255,13 +261,8 @@ class Subscription:
         while cursor.in_hand and cursor.in_hand[0].done:
             committed = cursor.in_hand.popleft().event
             self._weigh(committed, -1)
-        if committed is not None and self._stored is not None and not self.closed:
-            publisher = (
-                committed.position.publisher
-                if isinstance(committed, Update)
-                else committed.publisher
-            )
-            key = self._stored + committed.rid + publisher.raw
+        if committed is not None and self._stored is not None:
+            key = self._stored + committed.rid + committed.publisher.raw
             self._env.storage.write({key: msgspec.msgpack.encode(_place(committed))})
 
     def _weigh(self, event: Event, sign: int) -> None:
@@ -285,9 +286,3 @@ def _place(event: Event) -> Place:
             return event.epoch, event.last
         case Reset():
             return event.epoch, 0
-
-
-def forget_cursors(env: Environment, durable: str, sid: bytes) -> None:
-    """A durable subscriber will not come back."""
-    prefix = PREFIX + durable.encode() + b"\0" + sid
-    env.storage.write({key: None for key, _ in env.storage.scan(prefix)})

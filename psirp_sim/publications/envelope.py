@@ -58,7 +58,10 @@ class Spoiled(Exception):
 def check_metadata(metadata: Mapping[str, str]) -> None:
     """NotPublished when it is more than an envelope holds."""
     if len(metadata) > MOST_METADATA:
-        raise NotPublished(f"metadata has at most {MOST_METADATA} entries, not {len(metadata)}")
+        raise NotPublished(
+            f"metadata has at most {MOST_METADATA} entries, the trace id among them,"
+            f" not {len(metadata)}"
+        )
     total = 0
     for key, value in metadata.items():
         if not (isinstance(key, str) and isinstance(value, str)):
@@ -111,6 +114,13 @@ def open_envelope(keys: FabricKeys, envelope: bytes) -> tuple[Header, bytes]:
     if digest_of(header.metadata, content) != header.digest:
         raise Spoiled("the content is not what its digest says")
     return header, content
+
+
+def marked_anew(keys: FabricKeys, envelope: bytes) -> bytes:
+    """The envelope under the present key of the fabric: it may be older than that."""
+    _, packed, mac, content = split(envelope)
+    present = keys.mark(packed)
+    return envelope if mac == present else join(packed, present, content)
 
 
 def judge(header: Header, zone: Keys | None, accept_unsigned: bool) -> Verdict:

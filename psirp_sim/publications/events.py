@@ -20,6 +20,10 @@ class Update:
     signed: bool
     """By a key of the scope's zone; False where the zone has none."""
 
+    @property
+    def publisher(self) -> PublisherId:
+        return self.position.publisher
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:

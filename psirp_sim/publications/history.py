@@ -26,14 +26,15 @@ class Shelf:
         self.settings = settings
         self.storage = storage
         self.bytes = 0
+        self._spare = 0
+        """Bytes of all but the latest versions."""
         self._longer: dict[History, None] = {}
         """Those with more than their latest version, the one that was used least recently first."""
 
     def check(self, size: int, wanted_by: History) -> None:
         """HistoryFull when there is no room for a version of that size, whatever is let go."""
-        spare = sum(each.spare for each in self._longer) if self._is_over(size) else 0
         # A stream that has a latest version can always exchange it for another.
-        if self._is_over(size - spare - wanted_by.latest_bytes):
+        if self._is_over(size - self._spare - wanted_by.latest_bytes):
             raise HistoryFull(
                 "the histories of this node are full: raise publications.all_history_bytes"
             )
@@ -46,9 +47,15 @@ class Shelf:
     def _is_over(self, more: int) -> bool:
         return self.bytes + more > self.settings.all_history_bytes
 
-    def changed(self, history: History, bytes_more: int) -> None:
+    @property
+    def is_tight(self) -> bool:
+        """Whether something may have to go soon."""
+        return self.bytes > self.settings.all_history_bytes * 3 // 4
+
+    def changed(self, history: History, bytes_more: int, spare_more: int) -> None:
         """A history has grown, or shrunk."""
         self.bytes += bytes_more
+        self._spare += spare_more
         if bytes_more > 0 or len(history) <= 1:
             self._longer.pop(history, None)
         if len(history) > 1:
@@ -58,7 +65,17 @@ class Shelf:
 class History:
     """The versions of one stream: `first` to `latest`, without holes."""
 
-    def __init__(self, shelf: Shelf, sid: bytes, rid: bytes, *, durable: bool) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        sid: bytes,
+        rid: bytes,
+        *,
+        durable: bool,
+        renew: Callable[[bytes], bytes] = lambda envelope: envelope,
+    ) -> None:
+        """What an earlier life kept is read through `renew`; where the stream is not durable any
+        more, it is deleted, so that nobody goes back to it."""
         self._shelf = shelf
         self._name = PREFIX + sid + rid
         self._durable = durable
@@ -68,8 +85,11 @@ class History:
         self.latest = 0
         """0 before the first version."""
         self.bytes = 0
+        self._spare_counted = 0
         if durable:
-            self._load()
+            self._load(renew)
+        else:
+            self._discard()
 
     def __len__(self) -> int:
         return len(self._envelopes)
@@ -88,9 +108,19 @@ class History:
         """Bytes of all but the latest."""
         return self.bytes - self.latest_bytes
 
+    @property
+    def is_tight(self) -> bool:
+        """Whether the oldest versions go soon."""
+        settings = self._shelf.settings
+        return self.bytes > settings.history_bytes * 3 // 4 or self._shelf.is_tight
+
     def get(self, version: int) -> bytes | None:
         """The envelope."""
         return self._envelopes.get(version)
+
+    def envelopes(self) -> list[bytes]:
+        """From the oldest to the latest."""
+        return list(self._envelopes.values())
 
     def begin(self, publisher: bytes, epoch: int, latest: int) -> None:
         """A stream that has nothing yet, or a new epoch of one: what was before is gone."""
@@ -142,7 +172,8 @@ class History:
 
     def _grown(self, by: int) -> None:
         self.bytes += by
-        self._shelf.changed(self, by)
+        before, self._spare_counted = self._spare_counted, self.spare
+        self._shelf.changed(self, by, self.spare - before)
 
     # What is written down
 
@@ -152,7 +183,12 @@ class History:
     def _state(self) -> bytes:
         return msgspec.msgpack.encode((self.publisher, self.epoch, self.latest))
 
-    def _load(self) -> None:
+    def _discard(self) -> None:
+        if self._shelf.storage.get(self._name + _STATE) is not None:
+            keys = [self._name + _STATE, *(self._key(version) for version, _ in self._stored())]
+            self._shelf.storage.write(dict.fromkeys(keys))
+
+    def _load(self, renew: Callable[[bytes], bytes]) -> None:
         state = self._shelf.storage.get(self._name + _STATE)
         if state is None:
             return
@@ -165,7 +201,7 @@ class History:
         while first - 1 in stored:
             first -= 1
         for version in range(first, self.latest + 1):
-            self._envelopes[version] = stored[version]
+            self._envelopes[version] = renew(stored[version])
             self._grown(len(stored[version]))
         # What was let go just before a crash may have come back with it.
         self._trim()

@@ -29,6 +29,9 @@ class Published:
     """By epoch and version."""
     told: dict[int, int] = field(default_factory=dict)
     """By epoch: the latest version that was told to the world."""
+    forgotten: dict[int, int] = field(default_factory=dict)
+    """By epoch: the latest version that the publisher need not have any more, because it withdrew
+    or keeps its versions elsewhere."""
 
     @property
     def latest(self) -> tuple[int, int]:
@@ -65,10 +68,18 @@ class Ledger:
             raise InvariantViolated(f"{position} has a new epoch, and nothing was lost")
         if position.epoch < stream.epoch:
             raise InvariantViolated(f"{position} is of an earlier epoch than before")
-        if position.version <= stream.told.get(position.epoch, 0):
+        repeated = known.get(position.version) == content and not intact
+        if position.version <= stream.told.get(position.epoch, 0) and not repeated:
             raise InvariantViolated(f"{position} was given twice")
         stream.epoch = position.epoch
         known[position.version] = content
+
+    def forgotten(self, item: bytes, publisher: bytes) -> None:
+        """The publisher has nothing any more of what it published."""
+        stream = self.streams.get((item, publisher))
+        if stream is not None:
+            for epoch, known in stream.contents.items():
+                stream.forgotten[epoch] = max(known, default=0)
 
     def told(self, item: bytes, position: Position) -> None:
         """The publication may have got around."""
@@ -76,9 +87,9 @@ class Ledger:
         told = stream.told.get(position.epoch, 0)
         # What was written down just before a crash is told by the next life.
         missing = {*range(told + 1, position.version)} - stream.contents[position.epoch].keys()
-        if position.version <= told or missing:
+        if missing:
             raise InvariantViolated(f"{position} was told after version {told}")
-        stream.told[position.epoch] = position.version
+        stream.told[position.epoch] = max(told, position.version)
 
     def recovered(self, item: bytes, base: Base) -> None:
         """A publisher goes on: what an earlier life wrote down is told now, if it was not."""
@@ -110,7 +121,8 @@ class Ledger:
         self, reader: Reader, must: tuple[int, int] | None, place: tuple[int, int]
     ) -> None:
         if reader.last is None:
-            if must is not None and place > must:
+            # A publisher that lost its state has lost whom it told, too.
+            if must is not None and place[0] == must[0] and place > must:
                 raise InvariantViolated(f"it begins with {place}, and not yet {must}")
             return
         follows = (reader.last[0], reader.last[1] + 1)
@@ -136,6 +148,8 @@ class Ledger:
         }
         size = sum(len(content) + ENVELOPE for content in after.values())
         versions, most = self._settings.history_versions, self._settings.history_bytes
+        if event.last <= stream.forgotten.get(event.epoch, 0):
+            return True
         return event.last in after and (len(after) > versions or size > most)
 
     def _reset(self, reader: Reader, event: Reset) -> None:

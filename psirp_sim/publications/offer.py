@@ -59,6 +59,10 @@ class Offer:
         """How the registration ended; None while it has not."""
         self.done: list[Callable[[Code], None]] = []
         """Who waits for that."""
+        self.epoch_is_ours = False
+        """Whether the epoch of the stream comes from the number of this node's life."""
+        self.is_counted = False
+        """Among those for which the scope is published."""
         self.closing = self.keep = False
         """Whether it is being withdrawn, and what is written down of it stays."""
         self._own_ways: dict[str, tuple[SharedTree, int]] = {}
@@ -72,6 +76,12 @@ class Offer:
         for node in self._own_ways.keys() - publication.listeners.keys():
             self._trees.release(*self._own_ways.pop(node))
         self.sending.listeners_changed(publication.listeners.values())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that was published is where it should be."""
+        told = self.sending.ready == self.history.latest
+        return told and self.sending.complete and self.registered is not None
 
     def close(self) -> None:
         self.sending.close()
@@ -96,7 +106,7 @@ class Offer:
             self._at_home(payload)
 
     def tell(self, to: str, message: Message) -> None:
-        filters = self._filters(to) or self._filters(ALL)
+        filters = [] if to == self._node else self._filters(to) or self._filters(ALL)
         if filters:
             self._along(filters, message)
         if self._is_home(to):

@@ -13,6 +13,7 @@ nobody says anything, nothing is sent.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from psirp_sim.runtime.durations import MILLISECOND
@@ -44,7 +45,7 @@ class Follower:
     next: int = 0
     """It has every version before this one that it wants."""
     lost: int = 0
-    """Units that it reported lost in this round."""
+    """Units that its last report said were lost."""
     trip: int = 0
     """Nanoseconds from a packet that asked to the answer, smoothed; 0 before the first."""
     least_trip: int = 0
@@ -73,6 +74,10 @@ class Pace:
         self._searching = True
         self._last_asked = 0
         self._round_ends: int | None = None
+        self._awaited: dict[str, Follower] = {}
+        """Those whose report ends the round."""
+        self._lost = 0
+        self._waited = False
         self._units = 0
         """Sent in this round."""
 
@@ -83,26 +88,40 @@ class Pace:
         """Whether the packet of that sequence is to ask for reports."""
         return sequence - self._last_asked >= min(MOST_UNASKED, self.window // 4)
 
-    def asked(self, sequence: int) -> None:
+    def asked(self, sequence: int, followers: Mapping[str, Follower], now: int) -> None:
         """A packet, or a message behind it, asks for reports."""
         self._last_asked = sequence
         if self._round_ends is None:
             self._round_ends = sequence
+            self._awaited = {name: each for name, each in followers.items() if each.is_there(now)}
+            self._lost, self._waited = 0, False
+        else:
+            for name in [n for n, each in self._awaited.items() if not each.is_there(now)]:
+                self.gone(name)
 
-    def reported(self, seen: int, followers: list[Follower]) -> None:
-        """The slowest of the followers has got as far as that."""
-        if self._round_ends is None or seen < self._round_ends:
+    def reported(self, name: str, follower: Follower) -> None:
+        """A listener has said how far it is."""
+        lost, follower.lost = follower.lost, 0
+        if self._round_ends is None:
             return
-        lost = max((each.lost for each in followers), default=0)
-        waiting = any(each.trip > 2 * each.least_trip + QUEUE for each in followers)
-        if (lost > LOSS * max(self._units, 1) and lost > 1) or waiting:
+        self._lost = max(self._lost, lost)
+        self._waited |= follower.trip > 2 * follower.least_trip + QUEUE
+        if follower.floor >= self._round_ends:
+            self.gone(name)
+
+    def gone(self, name: str) -> None:
+        """Nobody waits for that listener any more in this round."""
+        self._awaited.pop(name, None)
+        if self._round_ends is not None and not self._awaited:
+            self._end_round()
+
+    def _end_round(self) -> None:
+        if (self._lost > LOSS * max(self._units, 1) and self._lost > 1) or self._waited:
             self.window = max(SMALLEST_WINDOW, self.window * 7 // 10)
             self._searching = False
         elif self.limiting:
             more = self.window if self._searching else max(1, self.window // 8)
             self.window = min(LARGEST_WINDOW, self.window + more)
-        for each in followers:
-            each.lost = 0
         self.limiting = False
         self._units = 0
         self._round_ends = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from psirp_sim.publications.assembly import Assembly, WaitingRoom
 from psirp_sim.publications.envelope import Keys, Spoiled, Verdict, judge, open_envelope
@@ -31,8 +32,11 @@ from psirp_sim.wire.sealing import FabricKeys
 
 AHEAD = 2_048
 """Versions beyond the first that is missing which are taken in, or asked for."""
+BETWEEN_REPORTS = MILLISECOND
 OVERTAKEN = 65_536
 """Packets that may overtake a message; a sequence further ahead was made up by somebody."""
+TRIES = 3
+"""Of a version that nobody with authority seems to have made."""
 SHARE = 4
 """One stream may use a part of the waiting room for what cannot be handed on yet."""
 
@@ -46,6 +50,10 @@ class Origin:
     """The highest sequence that has come from it."""
     first: int = 0
     """The oldest version it still has."""
+    reported: int = 0
+    """When it was last told what is missing."""
+    owed: int | None = None
+    """The sequence of a packet that asks for a report which is being held back."""
 
 
 class Reception:
@@ -100,6 +108,12 @@ class Reception:
         self._tries = 0
         self._undecided: Timer | None = None
         """While the keys of the zone are not known."""
+        self._front = 0
+        """Everything from `needed` up to this has come."""
+        self._full_until = 0
+        """There was no room for something new, and nothing new is asked for."""
+        self._refusals: Counter[int] = Counter()
+        """How often a version was refused."""
 
     # What is said of the stream
 
@@ -137,16 +151,22 @@ class Reception:
             delay = self._env.random.randrange(message.answer_ms * MILLISECOND)
             self._env.call_later(delay, self._answer, message.node, message.sequence, self.tag)
 
-    def left(self, node: str) -> None:
-        """The node does not publish it any more."""
+    def left(self, node: str, for_good: bool) -> None:
+        """The node does not publish it any more; or it cannot be reached, and may come back."""
         self.origins.pop(node, None)
+        if self.origins:
+            return
+        for version in [v for v, each in self.held.items() if each.header is None]:
+            self._let_go(version)
+        if for_good:
+            self.first = self.latest + 1
 
     def _begin_epoch(self, epoch: int) -> None:
         self.release_before(None)
         self.epoch = epoch
         self.tag = tag_of(self.sid, self.rid, self.publisher, epoch)
         self.origins.clear()
-        self.first = self.latest = 0
+        self.first = self.latest = self._front = 0
         self._tries = 0
 
     # What has come
@@ -163,8 +183,24 @@ class Reception:
             completed = self._take(record) or completed
         if completed:
             self._changed(self)
-        if packet.answer and node:
-            self._report(node, packet.sequence)
+        if packet.answer and origin is not None:
+            self._answer_soon(node, origin, packet.sequence)
+
+    def _answer_soon(self, node: str, origin: Origin, sequence: int) -> None:
+        """Anyone on the way can ask for reports: they do not come faster than they are of use."""
+        wait = origin.reported + BETWEEN_REPORTS - self._env.now()
+        if wait <= 0:
+            self._report(node, sequence)
+        elif origin.owed is None:
+            origin.owed = sequence
+            self._env.call_later(wait, self._pay, node, self.tag)
+        else:
+            origin.owed = sequence
+
+    def _pay(self, node: str, tag: bytes) -> None:
+        origin = self.origins.get(node)
+        if origin is not None and origin.owed is not None and tag == self.tag:
+            self._report(node, origin.owed)
 
     def _origin_of(self, sequence: int) -> tuple[str, Origin | None]:
         """Packets do not say who sent them; where several might have, the likeliest."""
@@ -208,8 +244,10 @@ class Reception:
     def _admit(self, version: int, size: int) -> Assembly | None:
         if not self._has_room(version, size):
             return None
-        assembly = Assembly(size, lambda: self._evicted(version))
-        if not self._room.admit(assembly, self._env.now()):
+        now = self._env.now()
+        assembly = Assembly(size, lambda: self._evicted(version), lambda: version == self.needed)
+        if not self._room.admit(assembly, now):
+            self._full_until = now + self._settings.ask_interval
             return None
         self.held[version] = assembly
         self._held_bytes += size
@@ -218,10 +256,12 @@ class Reception:
     def _evicted(self, version: int) -> None:
         self._counters["evicted"] += 1
         self._held_bytes -= self.held.pop(version).size
+        self._front = min(self._front, version)
 
     def _let_go(self, version: int) -> None:
         assembly = self.held.pop(version)
         self._held_bytes -= assembly.size
+        self._front = min(self._front, version)
         self._room.release(assembly)
 
     def _complete(self, version: int, assembly: Assembly) -> bool:
@@ -254,18 +294,27 @@ class Reception:
             return None
         if assembly.judged:
             return assembly
-        zone = self._zone(self.sid)
-        if zone is None:
+        verdict = judge(assembly.header, self._zone(self.sid), self._settings.accept_unsigned)
+        if verdict is Verdict.UNDECIDED:
             if self._undecided is None:
                 self._undecided = self._env.call_later(SECOND, self._decide)
             return None
-        verdict = judge(assembly.header, zone, self._settings.accept_unsigned)
+        if not verdict.good:
+            return self._refuse(version, assembly, verdict)
         assembly.judged = True
         assembly.signed = verdict is Verdict.SIGNED
-        if not verdict.good:
-            assembly.refused = True
-            self._counters[verdict.value] += 1
-            self._dropped(self, version, verdict.value, assembly.header, len(assembly.content))
+        return assembly
+
+    def _refuse(self, version: int, assembly: Assembly, verdict: Verdict) -> Assembly | None:
+        """Another node may have slipped it in before the true one came: ask again, then pass."""
+        self._counters[verdict.value] += 1
+        self._dropped(self, version, verdict.value, assembly.header, len(assembly.content))
+        self._refusals[version] += 1
+        if self._refusals[version] < TRIES:
+            self._let_go(version)
+            self.ask_soon(self._settings.ask_interval)
+            return None
+        assembly.judged = assembly.refused = True
         return assembly
 
     def _decide(self) -> None:
@@ -282,8 +331,11 @@ class Reception:
 
     def need(self, version: int | None) -> None:
         """Nothing before this version is wanted here; None: nothing at all."""
-        self.needed = version
-        self.release_before(version)
+        if version != self.needed:
+            if version is None or self.needed is None or version < self.needed:
+                self._front = 0
+            self.needed = version
+            self.release_before(version)
         if version is not None and self._misses():
             self.ask_soon(0 if self._timer is None else self._settings.ask_interval)
 
@@ -291,6 +343,8 @@ class Reception:
         """Let go of what nobody wants any more; None: of everything."""
         for each in [v for v in self.held if version is None or v < version]:
             self._let_go(each)
+        for each in [v for v in self._refusals if version is None or v < version]:
+            del self._refusals[each]
 
     def close(self) -> None:
         """Nobody listens any more."""
@@ -330,13 +384,7 @@ class Reception:
             self._report(node, sequence)
 
     def _misses(self) -> bool:
-        if self.needed is None:
-            return False
-        return any(
-            assembly is None or assembly.header is None
-            for version in range(self._next(), self._known() + 1)
-            for assembly in (self.held.get(version),)
-        )
+        return self.needed is not None and self._next() <= self._known()
 
     def _known(self) -> int:
         """The last version that has been heard of and may be asked for."""
@@ -346,15 +394,18 @@ class Reception:
     def _next(self) -> int:
         """Everything before this version has come, or cannot be had."""
         assert self.needed is not None
-        version = max(self.needed, self.first)
+        version = max(self.needed, self.first, self._front)
         while version in self.held and self.held[version].header is not None:
             version += 1
+        self._front = version
         return version
 
     def _report(self, node: str, answers: int) -> None:
         if self.needed is None:
             return
         origin = self.origins[node]
+        origin.reported, origin.owed = self._env.now(), None
+        full = origin.reported < self._full_until
         versions: list[tuple[int, int]] = []
         units: list[tuple[int, int, int]] = []
         begin = self._next()
@@ -365,14 +416,16 @@ class Reception:
             if assembly is not None and assembly.header is not None:
                 continue
             if assembly is None:
-                if version > begin and not self._has_room(version, self._room.limit // SHARE // 2):
-                    break  # its size is not known; what could not be taken is not asked for
+                # Its size is not known; what could not be taken is not asked for.
+                if full or not self._has_room(version, self._room.limit // SHARE // 2):
+                    break
                 if versions and versions[-1][1] == version - 1:
                     versions[-1] = (versions[-1][0], version)
                 else:
                     versions.append((version, version))
             else:
-                units += [(version, *each) for each in assembly.missing()]
+                runs = islice(assembly.missing(), MOST_RANGES - len(units))
+                units += [(version, *each) for each in runs]
         report = Report(
             node,
             self._env.node,
@@ -384,7 +437,7 @@ class Reception:
             answers,
             begin,
             versions,
-            units[:MOST_RANGES],
+            units,
         )
         self._tell(node, report)
         if (versions or units) and self._timer is None:

@@ -37,6 +37,8 @@ BURST = 64
 SAMPLE = 256
 """One packet in so many is named, so that forwarding nodes write traces of it."""
 
+MOST_VERSIONS = 2_048
+"""Of one report that are looked at."""
 SOONEST = 5 * MILLISECOND
 """Before which nobody is asked again."""
 
@@ -93,6 +95,10 @@ class Sending:
         self._moved = moved
         self.sid, self.rid = sid, rid
         self.followers: dict[str, Follower] = {}
+        self._behind: dict[str, None] = {}
+        """Those that do not have everything, as far as is known."""
+        self._slowest: tuple[int, int] | None = None
+        """How far the slowest listener is that is there, and until when that holds."""
         self.ready = history.latest
         """The latest version that may be told to the world."""
         self._epoch = history.epoch
@@ -129,7 +135,7 @@ class Sending:
     @property
     def complete(self) -> bool:
         """Whether every listener has everything."""
-        return all(each.next > self.ready for each in self.followers.values())
+        return not self._behind
 
     @property
     def _is_changing(self) -> bool:
@@ -145,10 +151,13 @@ class Sending:
         if epoch != self._epoch:
             self._begin_epoch()
         now = self._env.now()
-        for each in self.followers.values():
-            if each.next > self.ready:
+        for node, each in self.followers.items():
+            if node not in self._behind:
                 each.heard = now  # it had no reason to say anything
+                self._behind[node] = None
         self.ready = version
+        self._slowest = None
+        self._forget_what_is_gone()
         if not self.followers:
             self._skip()
             return
@@ -167,6 +176,7 @@ class Sending:
         self._version, self._unit = self._history.first, 0
         for each in self.followers.values():
             each.next = 0
+        self._behind = dict.fromkeys(self.followers)
         if self.followers:
             self._say(ALL, None)
 
@@ -179,6 +189,7 @@ class Sending:
             if timer is not None:
                 timer.cancel()
         self.followers.clear()
+        self._behind.clear()
         self._repairs.clear()
 
     # Who listens
@@ -188,12 +199,16 @@ class Sending:
         present = {each.node: each for each in listeners}
         for node in [each for each in self.followers if each not in present]:
             del self.followers[node]
+            self._behind.pop(node, None)
+            self.pace.gone(node)
             for repair in self._repairs.values():
                 repair.listeners.pop(node, None)
         for node, listener in present.items():
             known = self.followers.get(node)
             if known is None or known.listener != listener:
                 self.followers[node] = Follower(listener, self.sequence, self._env.now())
+                self._behind[node] = None
+        self._slowest = None
         if not self.followers:
             self._skip()
         else:
@@ -222,17 +237,22 @@ class Sending:
             follower.answered(now - asked)
         progress = message.next > follower.next or message.seen > follower.seen
         follower.heard = now
+        if self._slowest is not None and follower.floor <= self._slowest[0]:
+            self._slowest = None
         if message.seen >= follower.seen:
             # It may want older versions than before, for somebody who has just subscribed there.
             follower.next = message.next
             follower.seen = min(message.seen, self.sequence)
+            if follower.next > self.ready:
+                self._behind.pop(message.listener, None)
+            else:
+                self._behind[message.listener] = None
         if progress:
             self._pause = self._shortest_pause
         self._mend(follower, message)
         # Listeners hand on in order: what is oldest is needed first.
         self._repairs = dict(sorted(self._repairs.items()))
-        there = self._those_there(now)
-        self.pace.reported(min(each.floor for each in there), there)
+        self.pace.reported(message.listener, follower)
         self._pump()
         self._expect_reports()
         self._moved()
@@ -244,10 +264,12 @@ class Sending:
         room = 4 * self.pace.window * self._units_of_a_packet()
         first = self._history.first
         too_old = False
+        looked_at = 0
         for begin, end in message.versions:
             too_old = too_old or begin < first
             for version in range(max(begin, first), min(end, self._version) + 1):
-                if room <= 0:
+                looked_at += 1
+                if room <= 0 or looked_at > MOST_VERSIONS:
                     break
                 room -= self._want(follower, version, 0, None)
         for version, begin, end in message.units:
@@ -292,24 +314,39 @@ class Sending:
         self._expect_reports()
         self._moved()
 
-    def _those_there(self, now: int) -> list[Follower]:
-        return [each for each in self.followers.values() if each.is_there(now)]
+    def _slowest_floor(self) -> int | None:
+        """How far the slowest listener is that is there; None when none is."""
+        now = self._env.now()
+        if self._slowest is not None and now < self._slowest[1]:
+            return self._slowest[0]
+        there = [each.floor for each in self.followers.values() if each.is_there(now)]
+        if not there:
+            return None
+        # Who is slow is waited for, but not until the others lose something to the history.
+        slowest = max(there) if self._is_late else min(there)
+        self._slowest = (slowest, now + SOONEST)
+        return slowest
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether what was never sent is about to be forgotten."""
+        history = self._history
+        few = self.backlog > self._settings.history_versions // 4
+        oldest = self._version <= history.first + len(history) // 4
+        return few or (self.backlog > 0 and oldest and history.is_tight)
 
     def _pump(self) -> None:
         """Send what the pace allows."""
         if not (self._repairs or self._version <= self.ready) or self._is_changing:
             return
-        there = self._those_there(self._env.now())
-        if not there:
+        seen = self._slowest_floor()
+        if seen is None:
             return
-        # Who is slow is waited for, but not until the others lose something to the history.
-        late = self.backlog > self._settings.history_versions // 4
-        seen = (max if late else min)(each.floor for each in there)
         for _ in range(BURST):
             if self.sequence - seen >= self.pace.window:
                 self.pace.limiting = True
                 # If what asked for reports was lost, everything waits for the next that asks.
-                trip = max(each.trip for each in there)
+                trip = max(each.trip for each in self.followers.values())
                 self._pause = min(self._pause, max(SOONEST, 3 * trip))
                 return
             if not (self._send_repair() or self._send_new()):
@@ -403,7 +440,6 @@ class Sending:
         packet += envelope[begin : begin + length]
         sent = self._sent.get(version)
         if sent is None:
-            self._forget_what_was_sent()
             sent = self._sent[version] = array("Q", bytes(8 * _units(envelope)))
         count = -(-length // UNIT)
         if count == 1:
@@ -415,10 +451,11 @@ class Sending:
     def _finish_packet(self, to: str, packet: bytearray) -> None:
         self._way.send(to, bytes(packet), self.sequence % SAMPLE == 0)
 
-    def _forget_what_was_sent(self) -> None:
-        if len(self._sent) > len(self._history) + 64:
+    def _forget_what_is_gone(self) -> None:
+        if self.remembered > len(self._history):
             first = self._history.first
             self._sent = {v: sent for v, sent in self._sent.items() if v >= first}
+            self._repairs = {v: repair for v, repair in self._repairs.items() if v >= first}
 
     # Asking
 
@@ -428,7 +465,7 @@ class Sending:
         self._asked[self.sequence] = self._env.now() if first else None
         if len(self._asked) > 64:
             del self._asked[next(iter(self._asked))]
-        self.pace.asked(self.sequence)
+        self.pace.asked(self.sequence, self.followers, self._env.now())
 
     def _say(self, to: str, answer_ms: int | None) -> None:
         history = self._history
@@ -474,7 +511,8 @@ class Sending:
         self._asks()
         # Many listeners do not answer all at once.
         self._say(ALL, min(200, len(self.followers) // 8))
-        self._pause = min(self._settings.longest_pause, 2 * self._pause)
+        longest = max(self._settings.longest_pause, self._shortest_pause)
+        self._pause = min(longest, 2 * self._pause)
         self._expect_reports()
 
 

@@ -26,7 +26,7 @@ from psirp_sim.client import publisher_of
 from psirp_sim.node import FabricNode
 from psirp_sim.publications.ledger import Ledger
 from psirp_sim.publications.settings import PublicationSettings
-from psirp_sim.publications.traffic import SCOPE, Audience, Author, Peer
+from psirp_sim.publications.traffic import SCOPE, Audience, Author, Must, Peer
 from psirp_sim.rendezvous.server import ROLE as RENDEZVOUS
 from psirp_sim.rendezvous.suite import SETTINGS as RENDEZVOUS_SETTINGS
 from psirp_sim.runtime.durations import MICROSECOND, MILLISECOND, SECOND
@@ -45,8 +45,6 @@ from psirp_sim.zfilters import Scheme
 
 LOOKING = 100 * MILLISECOND
 """Between two looks at whether everything has come right."""
-ALLOWED = 4_096
-"""Bytes by which what is kept may be over its bound: the last envelope that came."""
 
 
 class PublicationsTrial:
@@ -121,15 +119,21 @@ class PublicationsTrial:
         items = [bytes([number]) * 32 for number in range(1, 1 + random.choice([1, 2, 4]))]
         for name in random.sample(names, random.choice([1, 1, 2, 3])):
             mine = random.sample(items, random.choice([1, len(items)]))
-            self.authors[name] = [Author(item, random.random() < 0.6) for item in mine]
+            self.authors[name] = [
+                Author(item, durable, numbered=not durable and random.random() < 0.5)
+                for item in mine
+                for durable in [random.random() < 0.6]
+            ]
             for author in self.authors[name]:
                 self._plan_author(name, author)
         published = sorted({author.item for mine in self.authors.values() for author in mine})
-        for _ in range(random.choice([1, 2, 3, 5, 8, 20])):
+        for number in range(random.choice([1, 2, 3, 5, 8, 20])):
             audience = Audience(
                 b"" if random.random() < 0.2 else random.choice(published),
                 random.choice(["position", "cursor", "none"]),
                 random.choice([0, 0, 0, 5 * MILLISECOND, 100 * MILLISECOND]),
+                moody=random.random() < 0.1,
+                name=f"audience {number}",
             )
             self._plan_audience(random.choice(names), audience)
 
@@ -147,10 +151,7 @@ class PublicationsTrial:
 
     def _plan_audience(self, name: str, audience: Audience) -> None:
         random = self._random
-        mine = self.audiences.setdefault(name, [])
-        if audience.memory == "cursor" and any(each.memory == "cursor" for each in mine):
-            return  # two of the same name would share a cursor
-        mine.append(audience)
+        self.audiences.setdefault(name, []).append(audience)
         if random.random() < 0.5:
             audience.wanted = False
             begins = random.randrange(self.duration)
@@ -193,7 +194,14 @@ class PublicationsTrial:
                 registered = subscriptions.get((SCOPE, audience.item))
                 if registered is not None and registered.sequence == listener.sequence:
                     place = (position.epoch, position.version)
-                    audience.must.setdefault((item, position.publisher.raw), place)
+                    must = Must(place, author, publisher.node.boot)
+                    known = audience.must.setdefault((item, position.publisher.raw), must)
+                    if known.life != must.life:
+                        audience.must[item, position.publisher.raw] = must
+
+    def life_of(self, name: str) -> int:
+        peer = self._peer(name)
+        return 0 if peer is None else peer.node.boot
 
     def _peer(self, name: str) -> Peer | None:
         """The core of a node that is up."""
@@ -249,7 +257,7 @@ class PublicationsTrial:
             kept = len(offer.history) <= settings.history_versions
             if not kept or offer.history.spare > settings.history_bytes:
                 raise InvariantViolated(f"{peer.env.node} keeps more than its history")
-            if offer.sending.remembered > len(offer.history) + ALLOWED:
+            if offer.sending.remembered > settings.history_versions + 1:
                 raise InvariantViolated(f"{peer.env.node} remembers what it sent for ever")
         if client.waiting_bytes > settings.waiting_bytes:
             raise InvariantViolated(f"{peer.env.node} keeps more than its waiting room holds")

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Protocol
 
 from identifiers import Position, PublisherId
+from psirp_sim.client import publisher_of
 from psirp_sim.node import FabricNode
 from psirp_sim.publications.delivery import Subscription
-from psirp_sim.publications.events import Event, Update
+from psirp_sim.publications.events import Event
 from psirp_sim.publications.ledger import Ledger, Reader
 from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.environment import Environment
@@ -19,6 +20,8 @@ from psirp_sim.settings import FabricSettings
 
 LOOK = 100 * MILLISECOND
 SCOPE = b"S" * 32
+NUMBERED = 7
+"""The epoch of those who number their versions themselves."""
 
 
 @dataclass(slots=True)
@@ -32,6 +35,20 @@ class Author:
     count: int = 0
     lost: bool = False
     """Whether its state was lost since it last published."""
+    numbered: bool = False
+    """Whether the application numbers its versions, and keeps them itself."""
+    latest: bytes = b""
+    """What it published last, if it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Must:
+    """A version that a publisher published when it knew of a subscriber."""
+
+    place: tuple[int, int]
+    author: str
+    life: int
+    """A publisher that begins another life learns anew who listens."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,10 +62,13 @@ class Audience:
     effect; "cursor" where the fabric knows it was done; "none" anew."""
     slow: int
     """Nanoseconds that it takes over an event."""
+    moody: bool
+    """Whether it raises an exception now and then."""
+    name: str
     wanted: bool = True
     readers: dict[tuple[bytes, bytes], Reader] = field(default_factory=dict)
-    must: dict[tuple[bytes, bytes], tuple[int, int]] = field(default_factory=dict)
-    """The first version of a stream that this subscription must not miss."""
+    must: dict[tuple[bytes, bytes], Must] = field(default_factory=dict)
+    """What this subscription must not miss, of each stream."""
 
 
 class Trial(Protocol):
@@ -62,6 +82,7 @@ class Trial(Protocol):
     audiences: dict[str, list[Audience]]
 
     def may_miss_nothing_from(self, author: str, item: bytes, position: Position) -> None: ...
+    def life_of(self, name: str) -> int: ...
 
 
 class Peer:
@@ -98,12 +119,28 @@ class Peer:
         client = self.node.client
         there = client.offers.get((SCOPE, author.item))
         if author.offered and there is None:
+            if author.numbered:
+                self._offer_what_is_numbered(author)
+                return
             offer = client.offer(SCOPE, author.item, durable=author.durable)
             self.trial.ledger.recovered(author.item, offer.sending.base)
             author.lost = author.lost or not author.durable
         elif not author.offered and there is not None and not there.closing:
             client.withdraw(SCOPE, author.item)
+            self.trial.ledger.forgotten(author.item, there.history.publisher)
             author.lost = True
+
+    def _offer_what_is_numbered(self, author: Author) -> None:
+        """As a hub does: it offers its stream where it is, and its latest version once more."""
+        latest = max(0, author.count - 1)
+        publisher = publisher_of(self.env.node)
+        self.node.client.offer(
+            SCOPE, author.item, publisher=publisher, epoch=NUMBERED, latest=latest
+        )
+        self.trial.ledger.forgotten(author.item, publisher.raw)
+        if author.count:
+            author.count, author.lost = latest, True
+            self.publish(author, author.latest)
 
     def publish(self, author: Author, content: bytes) -> None:
         """The next version, if it can be published now."""
@@ -121,7 +158,11 @@ class Peer:
                 self._told(author, position)
 
         # What was lost with the state can only be noticed by a new epoch.
-        position = self.node.client.publish(SCOPE, author.item, content, done=done)
+        given = Position(publisher_of(self.env.node), NUMBERED, author.count)
+        position = self.node.client.publish(
+            SCOPE, author.item, content, done=done, position=given if author.numbered else None
+        )
+        author.latest = content
         self.trial.ledger.published(author.item, position, content, intact=not author.lost)
         author.lost = False
         if ready:
@@ -146,7 +187,7 @@ class Peer:
                     for (item, publisher), reader in audience.readers.items()
                     if audience.memory == "position" and reader.last and reader.last[1]
                 ],
-                durable="reader" if audience.memory == "cursor" else None,
+                durable=audience.name if audience.memory == "cursor" else None,
                 by_hand=audience.slow > 0,
             )
         elif not audience.wanted and subscription is not None:
@@ -166,11 +207,14 @@ class Peer:
                     del audience.readers[stream]
 
     def _heard(self, audience: Audience, event: Event) -> None:
-        publisher = event.position.publisher if isinstance(event, Update) else event.publisher
-        stream = (event.rid, publisher.raw)
+        if audience.moody and self.env.random.random() < 0.1:
+            raise RuntimeError("not now")
+        stream = (event.rid, event.publisher.raw)
         reader = audience.readers.setdefault(stream, Reader())
         try:
-            self.trial.ledger.heard(reader, audience.must.get(stream), event)
+            must = audience.must.get(stream)
+            known = must is not None and self.trial.life_of(must.author) == must.life
+            self.trial.ledger.heard(reader, must.place if must and known else None, event)
         except InvariantViolated as violation:
             # What a listener raises does not leave the core.
             self.trial.wrong = f"{self.env.node}: {violation}"

@@ -108,7 +108,7 @@ class StartsANewEpochAtEveryStart(Planted):
     """What was kept is not found again."""
 
     class history(History):
-        def _load(self):
+        def _load(self, renew):
             pass
 
 
@@ -142,11 +142,8 @@ class BeginsAfterTheBase(Planted):
     """The version that was the latest at the subscription is left out."""
 
     class subscription(Subscription):
-        def follow(self, reception):
-            new = (reception.rid, reception.publisher) not in self.cursors
-            super().follow(reception)
-            if new:
-                self.cursors[reception.rid, reception.publisher].next += 1
+        def follow(self, reception, base):
+            super().follow(reception, base + 1)
 
 
 class BeginsWithTheNewest(Planted):
@@ -181,7 +178,7 @@ class HandsOnTwice(Planted):
     class subscription(Subscription):
         def done(self, event):
             super().done(event)
-            for cursor in self._cursors_of(event):
+            for cursor in self.cursors.values():
                 if cursor.next > 1 and cursor.next % 7 == 0:
                     cursor.next -= 1
 
@@ -291,8 +288,8 @@ class ClosesTheWindow(Planted):
             super().__init__(*args, **options)
 
             class Shrinking(Pace):
-                def reported(self, seen, followers):
-                    if any(each.lost for each in followers):
+                def reported(self, name, follower):
+                    if follower.lost:
                         self.window = 0
 
             self.pace = Shrinking()
