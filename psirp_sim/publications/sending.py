@@ -157,7 +157,6 @@ class Sending:
                 self._behind[node] = None
         self.ready = version
         self._slowest = None
-        self._forget_what_is_gone()
         if not self.followers:
             self._skip()
             return
@@ -440,6 +439,7 @@ class Sending:
         packet += envelope[begin : begin + length]
         sent = self._sent.get(version)
         if sent is None:
+            self._forget_what_is_gone()
             sent = self._sent[version] = array("Q", bytes(8 * _units(envelope)))
         count = -(-length // UNIT)
         if count == 1:
@@ -452,7 +452,7 @@ class Sending:
         self._way.send(to, bytes(packet), self.sequence % SAMPLE == 0)
 
     def _forget_what_is_gone(self) -> None:
-        if self.remembered > len(self._history):
+        if self.remembered >= len(self._history):
             first = self._history.first
             self._sent = {v: sent for v, sent in self._sent.items() if v >= first}
             self._repairs = {v: repair for v, repair in self._repairs.items() if v >= first}
