@@ -43,7 +43,7 @@ from psirp_sim.wire.publications import Header, Latest, Report, unpack
 from psirp_sim.wire.rendezvous import FINAL, Access, Code
 from psirp_sim.wire.sealing import FabricKeys
 from psirp_sim.zfilters import ZFilter
-from traces import Stage, TraceEvent, new_trace_id
+from traces import NullSink, Stage, TraceEvent, new_trace_id
 
 TRACE_ID = "trace_id"
 """The key of the metadata that ties together what is written about an update."""
@@ -95,6 +95,8 @@ class Client:
         self._keys = keys
         self._rendezvous = rendezvous
         self._domain = domain or "-"
+        # Making an event costs more than throwing it away.
+        self._traces_nothing = isinstance(env.trace, NullSink)
         self._life = life
         self._transmit = transmit
         self._along = along
@@ -695,6 +697,8 @@ class Client:
         subscriber: str | None = None,
         reason: str | None = None,
     ) -> None:
+        if self._traces_nothing:
+            return
         self._env.trace.emit(
             TraceEvent(
                 trace_id=metadata.get(TRACE_ID),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from psirp_sim.forwarding.table import ForwardingTable
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.wire.control import NEIGHBOUR, Fragment
-from psirp_sim.wire.data import HEADER, LARGEST_PACKET, SAMPLED, DataPacket, Protocol
+from psirp_sim.wire.data import HEADER, LARGEST_PACKET, SAMPLED, Protocol, encode, payload_of
 from psirp_sim.wire.message import Message
 from psirp_sim.wire.publications import unpack
 from psirp_sim.wire.sealing import FabricKeys, Reassembly, pieces
@@ -52,7 +52,7 @@ class Exchange:
         packets that are `sampled`."""
         payload = bytes((protocol,)) + payload
         for zfilter in filters:
-            packet = DataPacket(zfilter, self._packet_id(sampled), payload).encode()
+            packet = encode(zfilter, self._packet_id(sampled), payload)
             if self._env.inject(packet):
                 self._env.call_later(0, self._at_home, "", packet)
 
@@ -111,7 +111,7 @@ class Exchange:
     ) -> bool:
         """Write traces of where a sampled packet went; whether it is for this node too."""
         out, local = table.leads(packet)
-        payload = DataPacket.decode(packet).payload
+        payload = payload_of(packet)
         names = unpack(payload[1:]).names if payload[:1] == _PUBLICATION else None
         if names is None:
             return local

@@ -42,10 +42,10 @@ from psirp_sim.wire.control import (
 )
 from psirp_sim.wire.data import (
     SAMPLED,
-    DataPacket,
     Kind,
     MalformedPacket,
     Protocol,
+    payload_of,
 )
 from psirp_sim.wire.message import Message
 from psirp_sim.wire.publications import Latest, Report
@@ -379,7 +379,7 @@ class FabricNode:
         return self.exchange.trace_way(self._table, link, packet, self.neighbours.name_of)
 
     def _deliver(self, packet: bytes) -> None:
-        payload = DataPacket.decode(packet).payload
+        payload = payload_of(packet)
         handler = self.handlers.get(payload[0]) if payload else None
         if handler is None or not handler(payload[1:]):
             self.counters["false_deliveries"] += 1

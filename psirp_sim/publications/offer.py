@@ -65,6 +65,8 @@ class Offer:
         """Among those for which the scope is published."""
         self.closing = self.keep = False
         """Whether it is being withdrawn, and what is written down of it stays."""
+        self._to_all: list[ZFilter] = []
+        """The way to everybody, as it was when it last changed."""
         self._own_ways: dict[str, tuple[SharedTree, int]] = {}
         self.sending = Sending(
             env, settings, history, sid, rid, self, life=life, moved=lambda: moved(self)
@@ -73,6 +75,7 @@ class Offer:
     def changed(self, publication: Publication) -> None:
         """Others listen, or there is another way to them."""
         self.publication = publication
+        self._to_all = publication.filters
         for node in self._own_ways.keys() - publication.listeners.keys():
             self._trees.release(*self._own_ways.pop(node))
         self.sending.listeners_changed(publication.listeners.values())
@@ -123,7 +126,7 @@ class Offer:
         if publication is None or to == self._node:
             return []
         if to == ALL or len(publication.listeners) == 1:
-            return publication.filters
+            return self._to_all
         way = self._own_ways.get(to)
         if way is None and to in publication.listeners:
             way = self._own_ways[to] = self._trees.use([to], lambda: None)

@@ -110,6 +110,8 @@ class Reception:
         """While the keys of the zone are not known."""
         self._front = 0
         """Everything from `needed` up to this has come."""
+        self._too_early: set[int] = set()
+        """Versions that there was no room for as long as an earlier one is needed."""
         self._full_until = 0
         """There was no room for something new, and nothing new is asked for."""
         self._refusals: Counter[int] = Counter()
@@ -243,6 +245,7 @@ class Reception:
 
     def _admit(self, version: int, size: int) -> Assembly | None:
         if not self._has_room(version, size):
+            self._too_early.add(version)
             return None
         now = self._env.now()
         assembly = Assembly(size, lambda: self._evicted(version), lambda: version == self.needed)
@@ -336,6 +339,7 @@ class Reception:
                 self._front = 0
             self.needed = version
             self.release_before(version)
+            self._too_early.clear()
         if version is not None and self._misses():
             self.ask_soon(0 if self._timer is None else self._settings.ask_interval)
 
@@ -417,7 +421,9 @@ class Reception:
                 continue
             if assembly is None:
                 # Its size is not known; what could not be taken is not asked for.
-                if full or not self._has_room(version, self._room.limit // SHARE // 2):
+                if full or version in self._too_early:
+                    break
+                if not self._has_room(version, self._room.limit // SHARE // 2):
                     break
                 if versions and versions[-1][1] == version - 1:
                     versions[-1] = (versions[-1][0], version)

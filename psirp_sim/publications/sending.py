@@ -162,8 +162,9 @@ class Sending:
             return
         # The first of several in one turn goes out at once, the others together after it.
         if self._turn is None:
-            self._turn = self._env.call_later(0, self._next_turn)
             self._pump()
+            if self._turn is None:
+                self._turn = self._env.call_later(0, self._next_turn)
         self._pause = self._shortest_pause
         self._expect_reports()
 

@@ -65,7 +65,7 @@ class PublicationsTrial:
 
     def _build(self) -> None:
         random = self._random
-        count = random.choice([5, 5, 6, 6, 7, 8, 8, 10, 12, 16, 30])
+        count = random.choice([5, 5, 5, 6, 6, 6, 7, 7, 8, 8, 8, 9, 10, 10, 12, 14, 18, 30])
         names = [f"n{number:02}" for number in range(count)]
         self._servers = set(random.sample(names, 2))
         self._managers = set(random.sample(names, 2))

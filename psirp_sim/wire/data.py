@@ -63,17 +63,7 @@ class DataPacket:
 
     def encode(self) -> bytes:
         """The bytes to send."""
-        if len(self.packet_id) != 8 or not 0 <= self.hop_limit <= 255:
-            raise ValueError("a packet id has 8 bytes, and a hop limit one")
-        fixed = _FIXED.pack(
-            VERSION,
-            Kind.DATA,
-            self.hop_limit,
-            self.filter.descriptor,
-            self.packet_id,
-            self.filter.numbering,
-        )
-        return fixed + self.filter.to_bytes() + self.payload
+        return encode(self.filter, self.packet_id, self.payload, self.hop_limit)
 
     @classmethod
     def decode(cls, packet: bytes) -> DataPacket:
@@ -96,3 +86,25 @@ class DataPacket:
         return cls(
             ZFilter(descriptor, bits, numbering), packet_id, packet[HEADER + length :], hop_limit
         )
+
+
+def encode(zfilter: ZFilter, packet_id: bytes, payload: bytes, hop_limit: int = HOP_LIMIT) -> bytes:
+    """The bytes of a data packet; whoever sends many needs no `DataPacket` for each."""
+    if len(packet_id) != 8 or not 0 <= hop_limit <= 255:
+        raise ValueError("a packet id has 8 bytes, and a hop limit one")
+    fixed = _FIXED.pack(VERSION, _DATA, hop_limit, zfilter.descriptor, packet_id, zfilter.numbering)
+    return fixed + zfilter.to_bytes() + payload
+
+
+def payload_of(packet: bytes) -> bytes:
+    """The payload of a data packet that a link driver has let pass; it is not looked at again
+    whether everything else in its header makes sense."""
+    begin = _PAYLOAD[packet[3]] if len(packet) >= HEADER else HEADER
+    if len(packet) < begin or begin == HEADER:
+        raise MalformedPacket("a data packet without a whole filter")
+    return packet[begin:]
+
+
+# On the way of every packet, where it shows that members of an enumeration are looked up slowly.
+_DATA = int(Kind.DATA)
+_PAYLOAD = tuple(HEADER + descriptor_length(descriptor) for descriptor in range(256))

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from psirp_sim.rendezvous.access import _WEAK, allowed, sign
+from psirp_sim.ed25519 import _WEAK
+from psirp_sim.rendezvous.access import allowed, sign
 from psirp_sim.wire.rendezvous import Access, Code, Open, Registration, Side
 
 KEY, OTHER = (Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in (1, 2))
