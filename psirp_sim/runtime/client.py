@@ -192,22 +192,28 @@ class FabricClient:
         key: Ed25519PrivateKey | None = None,
         access: Access | None = None,
         publisher: PublisherId | None = None,
+        epoch: int | None = None,
+        latest: int = 0,
         guest: bool = False,
         timeout: float | None = 10.0,
     ) -> Offering:
         """Say that we publish an item, and how; `publish` alone does so with the defaults.
 
         Await it, and the item is offered until it is withdrawn; or use `async with`, and it is
-        withdrawn at the end of the block unless it is durable. Both wait for the rendezvous, and
-        raise `Refused`, or `NotRegistered` when the time is up.
+        withdrawn at the end of the block, where a durable stream keeps what it has written down.
+        Both wait for the rendezvous, and raise `Refused`, or `NotRegistered` when the time is up.
 
-        A durable stream goes on where an earlier life of the node left it. `key` signs what is
-        published. `access` are the rules of the scope, should nobody have made it yet.
+        A durable stream goes on where an earlier life of the node left it. Somebody who numbers
+        versions elsewhere gives the `epoch` and the `latest` version before those that will be
+        published here. `key` signs what is published. `access` are the rules of the scope, should
+        nobody have made it yet.
         """
         outbox = self._out()
         offer = outbox.offer(
             (_scope(sid), _item(rid)),
             publisher=publisher,
+            epoch=epoch,
+            latest=latest,
             durable=durable,
             key=key,
             access=access,

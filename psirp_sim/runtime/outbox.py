@@ -77,6 +77,8 @@ class Outbox:
         item: Item,
         *,
         publisher: PublisherId | None = None,
+        epoch: int | None = None,
+        latest: int = 0,
         durable: bool = False,
         key: Ed25519PrivateKey | None = None,
         access: Access | None = None,
@@ -85,10 +87,17 @@ class Outbox:
         """One that is new, or, where nothing special is wanted, the one that is there."""
         self._check()
         offer = self._core.offers.get(item)
-        special = durable or key or access or publisher or guest
+        special = durable or key or access or publisher or guest or epoch is not None
         if offer is None or special:
             offer = self._core.offer(
-                *item, publisher=publisher, durable=durable, key=key, access=access, guest=guest
+                *item,
+                publisher=publisher,
+                epoch=epoch,
+                latest=latest,
+                durable=durable,
+                key=key,
+                access=access,
+                guest=guest,
             )
             offer.done.append(partial(self._registered, offer))
         return offer
@@ -115,15 +124,17 @@ class Outbox:
     def _stands(self, offer: Offer) -> bool:
         return self._core.offers.get((offer.sid, offer.rid)) is offer
 
-    def begin_to_withdraw(self, item: Item, done: Callable[[Code], None]) -> None:
+    def begin_to_withdraw(
+        self, item: Item, done: Callable[[Code], None], *, keep: bool = False
+    ) -> None:
         """The core waits for listeners by itself."""
-        self._core.withdraw(*item, done)
+        self._core.withdraw(*item, done, keep=keep)
 
-    async def withdraw(self, item: Item) -> None:
-        """Until it is done."""
+    async def withdraw(self, item: Item, *, keep: bool = False) -> None:
+        """Until it is done; what a durable stream has written down may be kept."""
         self._check()
         gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.begin_to_withdraw(item, lambda code: tell(gone))
+        self.begin_to_withdraw(item, lambda code: tell(gone), keep=keep)
         await self._waiting.wait(gone)
 
     # Versions
@@ -168,6 +179,10 @@ class Outbox:
         position: Position | None,
         done: Callable[[], None],
     ) -> Position:
+        if item not in self._core.offers and position is not None:
+            # Somebody else numbers the stream: it begins where this version belongs.
+            publisher, epoch = position.publisher, position.epoch
+            self.offer(item, publisher=publisher, epoch=epoch, latest=position.version - 1)
         check_allowed(self.offer(item))
         return self._core.publish(*item, data, metadata, position=position, done=done)
 
@@ -279,13 +294,14 @@ class Offering:
         try:
             await self._outbox.until_registered(self._offer, self._timeout)
         except Refused:
-            if not self._durable:  # what a durable stream has kept is not given up for that
-                await self.withdraw()
+            # What a durable stream has kept is not given up for that.
+            await self._outbox.withdraw((self.sid, self.rid), keep=self._durable)
             raise
         return self
 
     def _begin_to_withdraw(self) -> None:
-        self._outbox.begin_to_withdraw((self.sid, self.rid), lambda code: None)
+        item = (self.sid, self.rid)
+        self._outbox.begin_to_withdraw(item, lambda code: None, keep=self._durable)
 
     async def __aenter__(self) -> Self:
         return await self._registered()
@@ -296,9 +312,9 @@ class Offering:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._durable or self._outbox.closed:
+        if self._outbox.closed:
             return
         if kind is None:
-            await self.withdraw()
+            await self._outbox.withdraw((self.sid, self.rid), keep=self._durable)
         else:
             self._begin_to_withdraw()

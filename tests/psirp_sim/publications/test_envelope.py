@@ -243,7 +243,7 @@ def test_metadata_at_the_bounds(metadata):
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        ({f"{number:02}": "" for number in range(MOST_METADATA + 1)}, "the trace id among them, not 65"),
+        ({f"{number:02}": "" for number in range(MOST_METADATA + 1)}, "the trace id .*not 65"),
         ({"": "v"}, "a key has 1 to 64 bytes"),
         ({"k" * (LONGEST_KEY + 1): "v"}, "a key has 1 to 64 bytes"),
         ({"€" * (LONGEST_KEY // 3 + 1): "v"}, "a key has 1 to 64 bytes"),

@@ -371,7 +371,7 @@ def test_a_durable_publisher_goes_on_with_its_stream(tmp_path):
                 assert offering.latest == sent[-1]
                 sent += [await offering.publish(b"%d" % n) for n in range(3, 6)]
                 got += await take(updates, 3)
-                with pytest.raises(ValueError, match="withdraw it first"):
+                with pytest.raises(ValueError, match="offered already"):
                     second.offer(SID, RID, durable=True)
         assert [event.position for event in got] == sent
         assert sent[-1].version == 7
@@ -493,7 +493,7 @@ def test_drained_means_that_listeners_have_everything():
             for _ in range(100):
                 await alice.publish(SID, RID, bytes(10_000))
             await alice.drained(20)
-            (reception,) = bob.node.client.receptions.values()
+            ((reception,),) = [item.values() for item in bob.node.client.receptions.values()]
             assert reception._next() == 102
             await take(updates, 100)
 
@@ -585,10 +585,13 @@ def test_an_offer_is_withdrawn_at_the_end_of_its_block():
             async with alice.offer(SID, RID):
                 raise KeyError
         await eventually(lambda: (SID, RID) not in alice.node.client.offers)
-        async with alice.offer(SID, RID, durable=True):
-            pass
-        assert (SID, RID) in alice.node.client.offers
+        async with alice.offer(SID, RID, durable=True) as offering:
+            kept = await offering.publish(b"kept")
+        assert (SID, RID) not in alice.node.client.offers
+        assert (await alice.offer(SID, RID, durable=True)).latest == kept
         await alice.withdraw(SID, RID)
+        await alice.withdraw(SID, RID)
+        assert (await alice.offer(SID, RID, durable=True)).latest is None
         await alice.withdraw(SID, RID)
         assert list(alice.node.client.offers) == [(SID, OTHER)]
 
