@@ -128,6 +128,17 @@ class Client:
         """What has come and cannot be handed on yet."""
         return self._room.bytes
 
+    def status(self) -> dict[str, object]:
+        """What `psph fabric status` shows."""
+        return {
+            "published": len(self.offers),
+            "history_bytes": self._shelf.bytes,
+            "subscriptions": sum(len(each.subscriptions) for each in self._interests.values()),
+            "streams": sum(len(each) for each in self.receptions.values()),
+            "waiting_bytes": self.waiting_bytes,
+            "counters": dict(self.counters),
+        }
+
     # Publishing
 
     def offer(

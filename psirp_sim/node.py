@@ -186,6 +186,7 @@ class FabricNode:
                 server: list(route.roles) for server, route in self.attachment.routes.items()
             },
             "rendezvous": None if self.server is None else self.server.status(),
+            "publications": self.client.status(),
             "trees": 0 if self.manager is None else len(self.manager.trees),
             "forwarding": self.forwarding.as_dict(),
             "control": dict(self.counters),

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from psirp_sim.publications.history import History
-from psirp_sim.publications.sending import ALL, Sending
+from psirp_sim.publications.outgoing import ALL
+from psirp_sim.publications.sending import Sending
 from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.rendezvous.publishing import Publication
 from psirp_sim.rendezvous.trees import SharedTree, TreePool

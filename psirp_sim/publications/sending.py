@@ -1,19 +1,17 @@
 """A stream on its way to its listeners: what is new, and what they missed.
 
-New versions go out as far as the pace allows, one copy for all listeners. A listener's report
-names what it misses; of that, what was sent after the last packet it has seen is still under way,
-and the rest is sent again, to all when several miss it. While a listener has not said that it has
+New versions go out as far as the pace allows, one copy for all listeners, and so does what reports
+say was lost (`outgoing`). While a listener has not said that it has
 everything, it is asked, at growing intervals. A stream whose listeners have everything is silent.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from psirp_sim.publications.history import History
+from psirp_sim.publications.outgoing import ALL, Outgoing
 from psirp_sim.publications.pacing import Follower, Pace
 from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.rendezvous.publishing import Base
@@ -24,7 +22,6 @@ from psirp_sim.wire.publications import (
     ANSWER,
     HEAD,
     NAMED,
-    RECORD,
     UNIT,
     Latest,
     Report,
@@ -42,9 +39,6 @@ MOST_VERSIONS = 2_048
 SOONEST = 5 * MILLISECOND
 """Before which nobody is asked again."""
 
-ALL = ""
-"""As a destination: every listener."""
-
 
 class Way(Protocol):
     """How packets of a stream get to its listeners."""
@@ -55,19 +49,6 @@ class Way(Protocol):
     def send(self, to: str, payload: bytes, named: bool) -> None: ...
 
     def tell(self, to: str, message: Message) -> None: ...
-
-
-@dataclass(slots=True, eq=False)
-class Repair:
-    """What listeners miss of one version, and has not been sent again yet."""
-
-    wanted: bytearray
-    """For each unit, whether it is."""
-    listeners: dict[str, None] = field(default_factory=dict)
-
-    @property
-    def to(self) -> str:
-        return next(iter(self.listeners)) if len(self.listeners) == 1 else ALL
 
 
 class Sending:
@@ -104,11 +85,7 @@ class Sending:
         self._epoch = history.epoch
         self.sequence = 0
         self.pace = Pace()
-        self._version, self._unit = self.ready + 1, 0
-        """Where what was never sent begins."""
-        self._sent: dict[int, array[int]] = {}
-        """For each unit of a version, the sequence of the packet it was last sent in."""
-        self._repairs: dict[int, Repair] = {}
+        self._outgoing = Outgoing(history)
         self._asked: dict[int, int | None] = {}
         """When the packets were sent that asked for reports, by sequence; None: not clear when."""
         self._turn: Timer | None = None
@@ -125,12 +102,12 @@ class Sending:
     @property
     def backlog(self) -> int:
         """Versions that have not been sent yet."""
-        return self.ready + 1 - self._version
+        return self.ready + 1 - self._outgoing.version
 
     @property
     def remembered(self) -> int:
         """Versions of which it is known when they were sent, or that are to be sent again."""
-        return max(len(self._sent), len(self._repairs))
+        return self._outgoing.remembered
 
     @property
     def complete(self) -> bool:
@@ -171,9 +148,7 @@ class Sending:
     def _begin_epoch(self) -> None:
         self._epoch = self._history.epoch
         self.tag = self._make_tag()
-        self._sent.clear()
-        self._repairs.clear()
-        self._version, self._unit = self._history.first, 0
+        self._outgoing.begin_epoch()
         for each in self.followers.values():
             each.next = 0
         self._behind = dict.fromkeys(self.followers)
@@ -190,7 +165,7 @@ class Sending:
                 timer.cancel()
         self.followers.clear()
         self._behind.clear()
-        self._repairs.clear()
+        self._outgoing.clear()
 
     # Who listens
 
@@ -201,8 +176,7 @@ class Sending:
             del self.followers[node]
             self._behind.pop(node, None)
             self.pace.gone(node)
-            for repair in self._repairs.values():
-                repair.listeners.pop(node, None)
+            self._outgoing.gone(node)
         for node, listener in present.items():
             known = self.followers.get(node)
             if known is None or known.listener != listener:
@@ -218,8 +192,7 @@ class Sending:
 
     def _skip(self) -> None:
         """Nobody listens: who comes asks for what it wants."""
-        self._version, self._unit = self.ready + 1, 0
-        self._repairs.clear()
+        self._outgoing.skip_to(self.ready + 1)
 
     def reported(self, message: Report) -> bool:
         """A listener says what it has; whether it is one of ours."""
@@ -250,8 +223,7 @@ class Sending:
         if progress:
             self._pause = self._shortest_pause
         self._mend(follower, message)
-        # Listeners hand on in order: what is oldest is needed first.
-        self._repairs = dict(sorted(self._repairs.items()))
+        self._outgoing.sort()
         self.pace.reported(message.listener, follower)
         self._pump()
         self._expect_reports()
@@ -267,44 +239,26 @@ class Sending:
         looked_at = 0
         for begin, end in message.versions:
             too_old = too_old or begin < first
-            for version in range(max(begin, first), min(end, self._version) + 1):
+            for version in range(max(begin, first), min(end, self._outgoing.version) + 1):
                 looked_at += 1
                 if room <= 0 or looked_at > MOST_VERSIONS:
                     break
-                room -= self._want(follower, version, 0, None)
+                room -= self._lost(follower, version, 0, None)
         for version, begin, end in message.units:
             too_old = too_old or version < first
             if room > 0:
-                room -= self._want(follower, version, begin, end + 1)
+                room -= self._lost(follower, version, begin, end + 1)
         if too_old:
             self._say(message.listener, None)
 
     def _units_of_a_packet(self) -> int:
         return max(1, self._way.room(ALL) // UNIT)
 
-    def _want(self, follower: Follower, version: int, begin: int, end: int | None) -> int:
-        """Send again what of this has been lost on the way to the listener; how many units."""
-        envelope = self._history.get(version)
-        if envelope is None or version > self.ready:
-            return 0
-        end = min(_units(envelope), _units(envelope) if end is None else end)
-        if version == self._version:
-            end = min(end, self._unit)
-        elif version > self._version:
-            return 0
-        if begin >= end:
-            return 0
-        repair = self._repairs.get(version)
-        if repair is None:
-            repair = Repair(bytearray(_units(envelope)))
-        sent = self._sent.get(version)
-        lost = _mark_lost(repair.wanted, sent, begin, end, follower.floor)
-        if lost:
-            follower.lost += lost if sent is not None else 0
-            self._repairs[version] = repair
-        if version in self._repairs and 1 in repair.wanted[begin:end]:
-            repair.listeners[follower.listener.node] = None
-        return lost
+    def _lost(self, follower: Follower, version: int, begin: int, end: int | None) -> int:
+        name, floor = follower.listener.node, follower.floor
+        count, had_been_sent = self._outgoing.lost(name, floor, version, begin, end)
+        follower.lost += count if had_been_sent else 0
+        return count
 
     # Sending
 
@@ -332,12 +286,12 @@ class Sending:
         """Whether what was never sent is about to be forgotten."""
         history = self._history
         few = self.backlog > self._settings.history_versions // 4
-        oldest = self._version <= history.first + len(history) // 4
+        oldest = self._outgoing.version <= history.first + len(history) // 4
         return few or (self.backlog > 0 and oldest and history.is_tight)
 
     def _pump(self) -> None:
         """Send what the pace allows."""
-        if not (self._repairs or self._version <= self.ready) or self._is_changing:
+        if not (self._outgoing.has_lost or self.backlog > 0) or self._is_changing:
             return
         seen = self._slowest_floor()
         if seen is None:
@@ -356,70 +310,26 @@ class Sending:
 
     def _send_new(self) -> bool:
         room = self._way.room(ALL)
-        if not room or self._version > self.ready:
+        if not room or self.backlog <= 0:
             return False
-        if self._version < self._history.first:
-            self._version, self._unit = self._history.first, 0
-        packet, room = self._begin_packet(room)
-        while self._version <= self.ready:
-            envelope = self._history.get(self._version)
-            assert envelope is not None
-            length = _fitting(envelope, self._unit, None, room)
-            if not length:
-                break
-            self._add(packet, self._version, envelope, self._unit, length)
-            room -= RECORD.size + length
-            self._unit += -(-length // UNIT)
-            if self._unit * UNIT < len(envelope):
-                break
-            self._version, self._unit = self._version + 1, 0
-        self._finish_packet(ALL, packet)
+        packet = self._begin_packet()
+        units = self._outgoing.add_new(packet, room - len(packet), self.ready, self.sequence)
+        self._finish_packet(ALL, packet, units)
         return True
 
     def _send_repair(self) -> bool:
-        while self._repairs:
-            version, repair = next(iter(self._repairs.items()))
-            to = repair.to
-            room = self._way.room(to) or self._way.room(to := ALL)
-            if not room:
-                return False
-            if self._history.get(version) is None or not repair.listeners:
-                del self._repairs[version]
-                continue
-            packet, room = self._begin_packet(room)
-            empty = len(packet)
-            for version, repair in list(self._repairs.items()):
-                if repair.to != to and to != ALL:
-                    break
-                room = self._add_repair(packet, version, repair, room)
-                if 1 in repair.wanted:
-                    break
-                del self._repairs[version]
-            if len(packet) > empty:
-                self._finish_packet(to, packet)
-                return True
-        return False
+        to = self._outgoing.next_repair()
+        if to is None:
+            return False
+        room = self._way.room(to) or self._way.room(to := ALL)
+        if not room:
+            return False
+        packet = self._begin_packet()
+        units = self._outgoing.add_lost(packet, room - len(packet), to, self.sequence)
+        self._finish_packet(to, packet, units)
+        return True
 
-    def _add_repair(self, packet: bytearray, version: int, repair: Repair, room: int) -> int:
-        """Add what is wanted of a version while there is room; the room that is left."""
-        envelope = self._history.get(version)
-        if envelope is None:
-            repair.wanted[:] = bytes(len(repair.wanted))
-            return room
-        begin = repair.wanted.find(1)
-        while begin >= 0:
-            end = repair.wanted.find(0, begin)
-            length = _fitting(envelope, begin, None if end < 0 else end, room)
-            if not length:
-                break
-            self._add(packet, version, envelope, begin, length)
-            room -= RECORD.size + length
-            count = -(-length // UNIT)
-            repair.wanted[begin : begin + count] = bytes(count)
-            begin = repair.wanted.find(1, begin + count)
-        return room
-
-    def _begin_packet(self, room: int) -> tuple[bytearray, int]:
+    def _begin_packet(self) -> bytearray:
         self.sequence += 1
         named = self.sequence % SAMPLE == 0
         asks = self.pace.asks(self.sequence)
@@ -430,33 +340,11 @@ class Sending:
         )
         if named:
             packet += self.sid + self.rid
-        return packet, room - len(packet)
+        return packet
 
-    def _add(
-        self, packet: bytearray, version: int, envelope: bytes, unit: int, length: int
-    ) -> None:
-        begin = unit * UNIT
-        packet += RECORD.pack(version, unit, len(envelope), length)
-        packet += envelope[begin : begin + length]
-        sent = self._sent.get(version)
-        if sent is None:
-            self._forget_what_is_gone()
-            sent = self._sent[version] = array("Q", bytes(8 * _units(envelope)))
-        count = -(-length // UNIT)
-        if count == 1:
-            sent[unit] = self.sequence
-        else:
-            sent[unit : unit + count] = array("Q", [self.sequence]) * count
-        self.pace.sent(count)
-
-    def _finish_packet(self, to: str, packet: bytearray) -> None:
+    def _finish_packet(self, to: str, packet: bytearray, units: int) -> None:
+        self.pace.sent(units)
         self._way.send(to, bytes(packet), self.sequence % SAMPLE == 0)
-
-    def _forget_what_is_gone(self) -> None:
-        if self.remembered >= len(self._history):
-            first = self._history.first
-            self._sent = {v: sent for v, sent in self._sent.items() if v >= first}
-            self._repairs = {v: repair for v, repair in self._repairs.items() if v >= first}
 
     # Asking
 
@@ -481,7 +369,7 @@ class Sending:
                 self._epoch,
                 history.first,
                 # What was never sent is not lost.
-                min(self.ready, self._version if self._unit else self._version - 1),
+                min(self.ready, self._outgoing.latest_sent),
                 self.sequence,
                 answer_ms,
             ),
@@ -515,30 +403,3 @@ class Sending:
         longest = max(self._settings.longest_pause, self._shortest_pause)
         self._pause = min(longest, 2 * self._pause)
         self._expect_reports()
-
-
-def _units(envelope: bytes) -> int:
-    return -(-len(envelope) // UNIT)
-
-
-def _fitting(envelope: bytes, unit: int, end: int | None, room: int) -> int:
-    """How many bytes from a unit on, up to the end or that of the envelope, fit into a record."""
-    room -= RECORD.size
-    size = len(envelope) if end is None else min(len(envelope), end * UNIT)
-    left = size - unit * UNIT
-    # The length of a record has two bytes.
-    return left if left <= min(room, 65_535) else max(0, min(room, 65_535) // UNIT * UNIT)
-
-
-def _mark_lost(wanted: bytearray, sent: array[int] | None, begin: int, end: int, floor: int) -> int:
-    """Mark units that were sent no later than `floor`; how many were not marked before."""
-    before = wanted.count(1, begin, end)
-    if sent is None:
-        wanted[begin:end] = b"\1" * (end - begin)
-    else:
-        unit = wanted.find(0, begin, end)
-        while unit >= 0:
-            if sent[unit] <= floor:
-                wanted[unit] = 1
-            unit = wanted.find(0, unit + 1, end)
-    return wanted.count(1, begin, end) - before
