@@ -265,7 +265,7 @@ class Host:
         name, item, signed = about
         codes: asyncio.Queue[Code] = asyncio.Queue()
         client = self.cores[name].client
-        client.moved = lambda offer: self._moved.set()
+        client.publisher.moved = lambda offer: self._moved.set()
         client.offer(*ids_of(item), codes.put_nowait, key=ZONE_KEY if signed else None)
         code = await asyncio.wait_for(codes.get(), PATIENCE)
         if code is not Code.OK:

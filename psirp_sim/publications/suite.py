@@ -22,9 +22,9 @@ from dataclasses import replace
 from functools import partial
 
 from identifiers import Position
-from psirp_sim.client import publisher_of
 from psirp_sim.node import FabricNode
 from psirp_sim.publications.ledger import Ledger
+from psirp_sim.publications.publisher import publisher_of
 from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.publications.traffic import SCOPE, Audience, Author, Must, Peer
 from psirp_sim.rendezvous.server import ROLE as RENDEZVOUS
@@ -190,7 +190,7 @@ class PublicationsTrial:
             if peer is None or peer.node.boot != listener.epoch:
                 continue
             subscriptions = peer.node.rendezvous.subscribing.subscriptions
-            for audience in peer.subscriptions:
+            for audience in [each for each in peer.subscriptions if each in peer.registered]:
                 registered = subscriptions.get((SCOPE, audience.item))
                 if registered is not None and registered.sequence == listener.sequence:
                     place = (position.epoch, position.version)
@@ -259,7 +259,7 @@ class PublicationsTrial:
                 raise InvariantViolated(f"{peer.env.node} keeps more than its history")
             if offer.sending.remembered > settings.history_versions + 1:
                 raise InvariantViolated(f"{peer.env.node} remembers what it sent for ever")
-        if client.waiting_bytes > settings.waiting_bytes:
+        if client.subscriber.waiting_bytes > settings.waiting_bytes:
             raise InvariantViolated(f"{peer.env.node} keeps more than its waiting room holds")
         for subscription in peer.subscriptions.values():
             if subscription.in_hand > settings.unfinished_events:

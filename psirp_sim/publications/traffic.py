@@ -8,15 +8,16 @@ from functools import partial
 from typing import Protocol
 
 from identifiers import Position, PublisherId
-from psirp_sim.client import publisher_of
 from psirp_sim.node import FabricNode
 from psirp_sim.publications.delivery import Subscription
 from psirp_sim.publications.events import Event
 from psirp_sim.publications.ledger import Ledger, Reader
+from psirp_sim.publications.publisher import publisher_of
 from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.runtime.schedules import InvariantViolated
 from psirp_sim.settings import FabricSettings
+from psirp_sim.wire.rendezvous import Code
 
 LOOK = 100 * MILLISECOND
 SCOPE = b"S" * 32
@@ -93,6 +94,8 @@ class Peer:
         self.trial = trial
         self.node = trial.node(env, trial.settings, roles=roles, domain="trial")
         self.subscriptions: dict[Audience, Subscription] = {}
+        self.registered: set[Audience] = set()
+        """Those that the rendezvous has confirmed."""
 
     def start(self) -> None:
         self.node.start()
@@ -189,10 +192,16 @@ class Peer:
                 ],
                 durable=audience.name if audience.memory == "cursor" else None,
                 by_hand=audience.slow > 0,
+                done=partial(self._registered, audience),
             )
         elif not audience.wanted and subscription is not None:
             self.node.client.unsubscribe(subscription)
             del self.subscriptions[audience]
+            self.registered.discard(audience)
+
+    def _registered(self, audience: Audience, code: Code) -> None:
+        if code is Code.OK and audience in self.subscriptions:
+            self.registered.add(audience)
 
     def _begin(self, audience: Audience) -> None:
         """What the next subscription of this audience may be told first."""

@@ -53,18 +53,18 @@ class Outbox:
         self._introduced: WeakKeyDictionary[Offer, float] = WeakKeyDictionary()
         """When those who listen to a new offer are known."""
         self._published = 0
-        before = self._moved_before = self._core.moved
+        before = self._moved_before = self._core.publisher.moved
 
         def moved(offer: Offer) -> None:
             before(offer)
             waiting.look_again()
 
-        self._core.moved = self._moved = moved
+        self._core.publisher.moved = self._moved = moved
 
     def release(self) -> None:
         """Let go of the core."""
-        if self._core.moved is self._moved:
-            self._core.moved = self._moved_before
+        if self._core.publisher.moved is self._moved:
+            self._core.publisher.moved = self._moved_before
 
     def _check(self) -> None:
         if self.closed:

@@ -184,7 +184,7 @@ class Listener:
                     "needed": each.needed, "latest": each.latest, "held": len(each.held),
                     "seen": {name: origin.seen for name, origin in each.origins.items()},
                 }
-                for each in self.client.receptions.values()
+                for each in self.client.subscriber.receptions.values()
             },
         }  # fmt: skip
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from psirp_sim import client as clients
-from psirp_sim.publications import delivery, offer
+from psirp_sim.publications import delivery, publisher, subscriber
+from psirp_sim.publications import offer as offers
 from psirp_sim.publications.assembly import WaitingRoom
 from psirp_sim.publications.delivery import Subscription
 from psirp_sim.publications.history import History
@@ -28,36 +28,31 @@ class Planted(Careless):
     history = History
 
     def plant(self):
-        offering, making, loading = self.client.offer, self.client._reception, clients.Subscription
         kind = type(self)
+        client = self.client
+        client.offer = _with(
+            client.offer, (offers, "Sending", kind.sending), (publisher, "History", kind.history)
+        )
+        client.subscribe = _with(client.subscribe, (subscriber, "Subscription", kind.subscription))
+        client.subscriber._reception = _with(
+            client.subscriber._reception, (subscriber, "Reception", kind.reception)
+        )
 
-        def offer_it(sid, rid, *args, **options):
-            usual = offer.Sending, clients.History
-            offer.Sending, clients.History = kind.sending, kind.history
-            try:
-                return offering(sid, rid, *args, **options)
-            finally:
-                offer.Sending, clients.History = usual
 
-        def receive_it(*args):
-            clients.Reception = kind.reception
-            try:
-                return making(*args)
-            finally:
-                clients.Reception = Reception
+def _with(call, *replacements):
+    """The call, while other classes stand in the place of the true ones."""
 
-        subscribing = self.client.subscribe
+    def replaced(*args, **options):
+        usual = [getattr(module, name) for module, name, _ in replacements]
+        for module, name, other in replacements:
+            setattr(module, name, other)
+        try:
+            return call(*args, **options)
+        finally:
+            for (module, name, _), true in zip(replacements, usual, strict=True):
+                setattr(module, name, true)
 
-        def subscribe(*args, **options):
-            clients.Subscription = kind.subscription
-            try:
-                return subscribing(*args, **options)
-            finally:
-                clients.Subscription = loading
-
-        self.client.offer = offer_it
-        self.client._reception = receive_it
-        self.client.subscribe = subscribe
+    return replaced
 
 
 class NeverRepairs(Planted):
@@ -72,8 +67,8 @@ class RepairsTheFirstUnitOnly(Planted):
     """Of several units that are missing one is sent again, and the rest taken for sent."""
 
     class sending(Sending):
-        def _want(self, follower, version, begin, end):
-            return super()._want(follower, version, 0, 1)
+        def _lost(self, follower, version, begin, end):
+            return super()._lost(follower, version, 0, 1)
 
 
 class NeverAsksItsListeners(Planted):
@@ -90,8 +85,7 @@ class ForgetsWhoIsBehind(Planted):
     class sending(Sending):
         def reported(self, message):
             known = super().reported(message)
-            for each in self.followers.values():
-                each.next = self.ready + 1
+            self._behind.clear()
             return known
 
 
@@ -117,7 +111,7 @@ class KeepsItsEpochWithoutItsState(Planted):
 
     def plant(self):
         super().plant()
-        self.client._new_epoch = lambda: 1
+        self.client.publisher._new_epoch = lambda: 1
 
 
 class ForgetsTooEarly(Planted):
@@ -277,7 +271,7 @@ class HoardsWhatHasCome(Planted):
                 self.bytes += assembly.size
                 return True
 
-        self.client._room.__class__ = Endless
+        self.client.subscriber._room.__class__ = Endless
 
 
 class ClosesTheWindow(Planted):

@@ -5,17 +5,13 @@ from __future__ import annotations
 import pytest
 
 from identifiers import Position
-from psirp_sim.client import publisher_of
 from psirp_sim.publications.events import Gap, Update
+from psirp_sim.publications.publisher import publisher_of
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.simulator import Independent, LinkProfile, Uniform
 from psirp_sim.wire.rendezvous import Code
 
-from .world import ITEM, OTHER, SCOPE, Ear, World
-
-
-def numbered(count, begin=1):
-    return [b"%d" % number for number in range(begin, begin + count)]
+from .world import ITEM, OTHER, SCOPE, Ear, World, numbered, publisher_of
 
 
 # Where a subscription begins
@@ -46,15 +42,25 @@ def test_who_subscribes_before_anybody_publishes_gets_everything():
     world = World()
     ear = world.listen("b")
     world.run(3)
-    world.write("a", *numbered(5))
-    world.run(5)
+    world.write("a", b"1")
+    world.run(1)
+    world.write("a", *numbered(4, 2))
+    world.run(2)
     assert ear.told == [1, 2, 3, 4, 5]
+
+
+def test_what_was_published_before_the_publisher_learned_of_a_subscriber_comes_as_its_latest():
+    world = World()
+    ear = world.listen("b")
+    world.run(3)
+    world.write("a", *numbered(5))  # the item is not registered yet
+    world.run(2)
+    assert ear.told == [5]
 
 
 def test_who_subscribes_on_the_publisher_s_own_node_gets_everything():
     world = World()
-    ear = world.listen("a")
-    world.run(3)
+    (ear,) = world.begun("a")
     world.write("a", b"1", b"x" * 200_000, b"3")
     world.run(3)
     assert ear.told == [1, 2, 3]
@@ -310,6 +316,7 @@ def test_a_subscription_that_goes_back_does_not_disturb_one_that_is_up_to_date()
 def test_an_item_and_its_scope_can_be_listened_to_side_by_side():
     world = World()
     scope, item = world.listen("b", rid=b""), world.listen("b", rid=ITEM)
+    world.begun()
     world.run(2)
     world.write("a", b"1", b"2", rid=ITEM)
     world.write("a", b"3", rid=OTHER)
@@ -365,7 +372,7 @@ def test_who_has_unsubscribed_gets_nothing_and_the_publisher_forgets_it():
     assert ear.told == [1]
     assert codes == [Code.OK]
     assert not world.sending().followers
-    assert not world.at("b").receptions
+    assert not world.receptions("b")
     world.at("b").unsubscribe(ear.subscription, codes.append)
     world.run(0)
     assert codes[1:] == [Code.NOT_REGISTERED]
@@ -454,6 +461,20 @@ def test_who_was_stuck_goes_on_or_is_told_a_gap():
             assert event.first == follows
             assert event.last <= 300 - 64
             follows = event.last + 1
+
+
+def test_a_listener_is_not_called_before_subscribe_has_given_its_subscription():
+    """It could not say that it is done with the event."""
+    world = World(unfinished_events=1)
+    world.begun("b", listen={"by_hand": True})
+    world.write("a", *numbered(5))
+    world.run(1)
+    ear = Ear(world.world)
+    world.at("b").subscribe(SCOPE, ITEM, ear, by_hand=True)
+    called_within = list(ear.told)
+    world.run(1)
+    assert ear.told == [5]
+    assert called_within == []
 
 
 # Listeners that do unusual things
@@ -557,7 +578,9 @@ def test_a_listener_may_answer_on_another_item():
 
     world.listen("b", ear=Answering(world.world))
     answers = world.listen("a", rid=OTHER)
-    world.run(1)
+    world.begun()
+    world.at("b").offer(SCOPE, OTHER)
+    world.run(2)
     world.write("a", b"1", b"2", b"3")
     world.run(5)
     assert answers.contents == [b"re: 1", b"re: 2", b"re: 3"]
@@ -620,7 +643,7 @@ def test_the_last_listener_may_unsubscribe_itself():
     world.write("a", b"1", b"2")
     world.run(3)
     assert ear.told == [1]
-    assert not world.at("b").receptions
+    assert not world.receptions("b")
     assert not world.sending().followers
     again = world.listen("b")
     world.run(2)
@@ -644,6 +667,8 @@ def test_who_leaves_from_inside_its_durable_listener_does_not_get_that_event_aga
     for _ in range(3):
         world.listen("b", ear=ear, durable="reader", by_hand=by_hand)
         world.run(3)
+        world.at("b").unsubscribe(ear.subscription)
+        world.run(1)
     assert ear.told == [1]
     world.write("a", b"2")
     world.listen("b", ear=ear, durable="reader", by_hand=by_hand)

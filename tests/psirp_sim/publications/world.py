@@ -6,13 +6,29 @@ from dataclasses import replace
 
 from psirp_sim.node import FabricNode
 from psirp_sim.publications.events import Gap, Reset, Update
+from psirp_sim.publications.publisher import publisher_of
 from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.wire.data import Kind, MalformedPacket, Protocol, payload_of
 from psirp_sim.wire.publications import records_of, unpack
 from tests.psirp_sim.rendezvous.world import ITEM, OTHER, SCOPE, Fabric
 
-__all__ = ["ITEM", "OTHER", "SCOPE", "Ear", "World", "packet_of", "versions_in"]
+__all__ = [
+    "ITEM",
+    "OTHER",
+    "SCOPE",
+    "Ear",
+    "World",
+    "numbered",
+    "packet_of",
+    "publisher_of",
+    "versions_in",
+]
+
+
+def numbered(count, begin=1):
+    """Contents that say which version they are."""
+    return [b"%d" % number for number in range(begin, begin + count)]
 
 
 class Ear:
@@ -110,14 +126,18 @@ class World(Fabric):
         return (
             offer is not None
             and listener in offer.sending.followers
-            and (SCOPE, rid) in self.at(listener).receptions
+            and (SCOPE, rid) in self.receptions(listener)
         )
 
     def sending(self, name="a", rid=ITEM):
         return self.at(name).offers[SCOPE, rid].sending
 
+    def receptions(self, name):
+        """The streams that come to a node."""
+        return self.at(name).subscriber.receptions
+
     def reception(self, name="b", rid=ITEM):
-        (reception,) = self.at(name).receptions[SCOPE, rid].values()
+        (reception,) = self.receptions(name)[SCOPE, rid].values()
         return reception
 
     def restart(self, name, *, wiped=False, after=1.0):

@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from identifiers import InvalidId, Position, PublisherId, identify
-from psirp_sim.client import NotPublished
 from psirp_sim.node import FabricNode
+from psirp_sim.publications.errors import NotPublished
 from psirp_sim.publications.events import Gap, Reset, Update
 from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.runtime import updates as updates_module
@@ -493,7 +493,9 @@ def test_drained_means_that_listeners_have_everything():
             for _ in range(100):
                 await alice.publish(SID, RID, bytes(10_000))
             await alice.drained(20)
-            ((reception,),) = [item.values() for item in bob.node.client.receptions.values()]
+            ((reception,),) = [
+                item.values() for item in bob.node.client.subscriber.receptions.values()
+            ]
             assert reception._next() == 102
             await take(updates, 100)
 
@@ -641,8 +643,8 @@ def test_a_node_that_runs_already_goes_on_without_its_client():
         async with FabricClient(node) as first:
             await first.publish(SID, RID, b"from a server")
             assert (await first.subscribe_sync(SID, RID)).content == b"from a server"
-            moved = node.client.moved
-        assert node.client.moved is not moved
+            moved = node.client.publisher.moved
+        assert node.client.publisher.moved is not moved
         assert (await alice.subscribe_sync(SID, RID)).content == b"from a server"
         async with FabricClient(node) as second:
             assert (await second.publish(SID, RID, b"again")).version == 2

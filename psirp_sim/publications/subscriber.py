@@ -1,0 +1,409 @@
+"""What a node subscribes to: registrations, the streams that follow, and who here gets them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from identifiers import Position, PublisherId
+from psirp_sim.publications.assembly import WaitingRoom
+from psirp_sim.publications.delivery import Subscription
+from psirp_sim.publications.envelope import Keys
+from psirp_sim.publications.events import Event, Update
+from psirp_sim.publications.reception import Reception
+from psirp_sim.publications.settings import PublicationSettings
+from psirp_sim.publications.tracing import Tracing
+from psirp_sim.rendezvous.client import RendezvousClient
+from psirp_sim.rendezvous.registrar import Done
+from psirp_sim.rendezvous.subscribing import Source
+from psirp_sim.runtime.durations import SECOND
+from psirp_sim.runtime.environment import Environment
+from psirp_sim.wire.message import Message
+from psirp_sim.wire.publications import Header, Latest, Report, unpack
+from psirp_sim.wire.rendezvous import FINAL, Code
+from psirp_sim.wire.sealing import FabricKeys
+from psirp_sim.zfilters import ZFilter
+from traces import Stage
+
+RETRY = SECOND
+"""After which a registration that failed for a while is made again."""
+Item = tuple[bytes, bytes]
+
+
+class Interest:
+    """One registration at the rendezvous, for all subscriptions here to the same thing."""
+
+    def __init__(self, guest: bool, key: Ed25519PrivateKey | None) -> None:
+        self.guest, self.key = guest, key
+        self.subscriptions: list[Subscription] = []
+        self.registered: Code | None = None
+        self.asked = False
+        """Whether it was asked for."""
+        self.done: list[tuple[Subscription, Done]] = []
+        """Who waits for that."""
+
+
+class Subscriber:
+    """The subscriptions of one node."""
+
+    def __init__(
+        self,
+        env: Environment,
+        settings: PublicationSettings,
+        keys: FabricKeys,
+        rendezvous: RendezvousClient,
+        tracing: Tracing,
+        counters: Counter[str],
+        *,
+        life: Callable[[], int],
+        keys_of: Callable[[bytes], Keys | None],
+        along: Callable[[list[ZFilter], Message], None],
+        at_home: Callable[[bytes | Message], None],
+    ) -> None:
+        """`life` is the number of this node's; `keys_of` knows the keys of a scope's zone; `along`
+        sends a message along filters, `at_home` takes it to a publisher on this node."""
+        self._env = env
+        self._settings = settings
+        self._keys = keys
+        self._rendezvous = rendezvous
+        self._tracing = tracing
+        self.counters = counters
+        self._life = life
+        self._keys_of = keys_of
+        self._along = along
+        self._at_home = at_home
+        self._room = WaitingRoom(settings.waiting_bytes)
+        self._interests: dict[Item, Interest] = {}
+        self._sources: dict[Item, dict[str, Source]] = {}
+        """Who publishes an item, by node."""
+        self.receptions: dict[Item, dict[bytes, Reception]] = {}
+        """By publisher."""
+        self._by_tag: dict[bytes, Reception] = {}
+        self._tag_of: dict[Reception, bytes] = {}
+        """Under which it is found there."""
+        self._busy: dict[Reception, bool] = {}
+        """Those being handed on, and whether that has to be done once more."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What has come and cannot be handed on yet."""
+        return self._room.bytes
+
+    @property
+    def subscriptions(self) -> list[Subscription]:
+        return [each for interest in self._interests.values() for each in interest.subscriptions]
+
+    def subscribe(
+        self,
+        sid: bytes,
+        rid: bytes,
+        listener: Callable[[Event], None],
+        done: Done = lambda code: None,
+        *,
+        after: Position | Iterable[tuple[bytes, Position]] | None = None,
+        durable: str | None = None,
+        by_hand: bool = False,
+        name: str | None = None,
+        guest: bool = False,
+        key: Ed25519PrivateKey | None = None,
+        refused: Done = lambda code: None,
+    ) -> Subscription:
+        """Listen to an item, or to all of a scope when `rid` is empty.
+
+        It begins with the latest version there is; `after` a Position (in a scope: items and
+        Positions) it goes on from there. A `durable` subscription, which is known by that name,
+        goes on where an earlier life of this node was done. With `by_hand` the listener is done
+        with an event when `Subscription.done` is called, otherwise when it returns. `name` is
+        what traces call the subscriber. `refused` is called when the rendezvous says no, now or
+        later.
+        """
+        if durable is not None and not (0 < len(durable.encode()) <= 64 and "\0" not in durable):
+            raise ValueError("the name of a durable subscription has 1 to 64 bytes")
+        if isinstance(after, Position):
+            if not rid:
+                raise ValueError("in a scope, say which item the position belongs to")
+            after = [(rid, after)]
+        interest = self._interest(sid, rid, guest, key)
+        if any(each.durable == durable for each in self._subscriptions_in(sid) if durable):
+            raise ValueError(f"somebody listens under the name {durable!r} already")
+        subscription = Subscription(
+            self._env,
+            self._settings,
+            sid,
+            rid,
+            listener,
+            after=after or (),
+            durable=durable,
+            by_hand=by_hand,
+            name=name or durable or self._env.node,
+            progress=self._progress,
+            delivered=self._delivered,
+        )
+        subscription.refused = refused
+        interest.subscriptions.append(subscription)
+        for reception in self._receptions_for(subscription):
+            subscription.follow(reception, reception.latest)
+        for source in self._sources_for(subscription):
+            self._follow(source)
+        if interest.registered is Code.OK:
+            self._env.call_later(0, done, Code.OK)
+        else:
+            interest.done.append((subscription, done))
+            if not interest.asked:
+                interest.asked = True
+                self._register_interest(sid, rid, interest)
+        return subscription
+
+    def _interest(
+        self, sid: bytes, rid: bytes, guest: bool, key: Ed25519PrivateKey | None
+    ) -> Interest:
+        interest = self._interests.get((sid, rid))
+        if interest is None or interest.registered in FINAL:
+            waiting = [] if interest is None else interest.subscriptions
+            interest = self._interests[sid, rid] = Interest(guest, key)
+            interest.subscriptions += waiting
+        elif (interest.guest, interest.key) != (guest, key):
+            # One registration stands for all of them: nobody may listen in another's name.
+            raise ValueError("somebody here listens to it already, with another key or as a guest")
+        return interest
+
+    def _subscriptions_in(self, sid: bytes) -> Iterator[Subscription]:
+        for (scope, _), interest in self._interests.items():
+            if scope == sid:
+                yield from interest.subscriptions
+
+    def unsubscribe(self, subscription: Subscription, done: Done = lambda code: None) -> None:
+        """Listen no longer."""
+        item = (subscription.sid, subscription.rid)
+        interest = self._interests.get(item)
+        if interest is None or subscription not in interest.subscriptions:
+            self._env.call_later(0, done, Code.NOT_REGISTERED)
+            return
+        subscription.close()
+        interest.subscriptions.remove(subscription)
+        for each in [each for each in interest.done if each[0] is subscription]:
+            interest.done.remove(each)
+            self._env.call_later(0, each[1], Code.NOT_REGISTERED)
+        if interest.subscriptions:
+            self._env.call_later(0, done, Code.OK)
+        else:
+            del self._interests[item]
+            self._rendezvous.unsubscribe(*item, done)
+        for reception in self._receptions_for(subscription):
+            self._progress(reception)
+            if not self._interested(reception):
+                self._sources.pop((reception.sid, reception.rid), None)
+
+    def _register_interest(self, sid: bytes, rid: bytes, interest: Interest) -> None:
+        if self._interests.get((sid, rid)) is not interest:
+            return
+        result = partial(self._subscribed, sid, rid, interest)
+        self._rendezvous.subscribe(
+            sid,
+            rid,
+            result,
+            changed=self._source_changed,
+            guest=interest.guest,
+            key=interest.key,
+            refused=result,
+        )
+
+    def _subscribed(self, sid: bytes, rid: bytes, interest: Interest, code: Code) -> None:
+        if self._interests.get((sid, rid)) is not interest:
+            return
+        interest.registered = code
+        if code is Code.OK or code in FINAL:
+            waiting, interest.done = interest.done, []
+            _tell_all([done for _, done in waiting], code)
+            if code in FINAL:
+                _tell_all([each.refused for each in interest.subscriptions], code)
+        else:
+            self._env.call_later(RETRY, self._register_interest, sid, rid, interest)
+
+    # Streams
+
+    def _source_changed(self, source: Source) -> None:
+        item = (source.sid, source.rid)
+        if not source.ended:
+            self._sources.setdefault(item, {})[source.publisher] = source
+            self._follow(source)
+            return
+        known = self._sources.get(item, {})
+        known.pop(source.publisher, None)
+        if not known:
+            self._sources.pop(item, None)
+        for reception in list(self.receptions.get(item, {}).values()):
+            if source.publisher in reception.origins:
+                reception.left(source.publisher, for_good=not source.given_up)
+                self._progress(reception)
+
+    def _sources_for(self, subscription: Subscription) -> list[Source]:
+        items = [(subscription.sid, subscription.rid)]
+        if not subscription.rid:
+            items = [item for item in self._sources if item[0] == subscription.sid]
+        return [each for item in items for each in self._sources.get(item, {}).values()]
+
+    def _receptions_for(self, subscription: Subscription) -> list[Reception]:
+        items = [(subscription.sid, subscription.rid)]
+        if not subscription.rid:
+            items = [item for item in self.receptions if item[0] == subscription.sid]
+        return [each for item in items for each in self.receptions.get(item, {}).values()]
+
+    def _follow(self, source: Source) -> None:
+        if source.base is not None:
+            publisher, epoch, version = source.base
+            reception = self._reception(source.sid, source.rid, publisher)
+            reception.hear(source.publisher, source.epoch, epoch, version)
+            self._begin(reception, version if epoch == reception.epoch else reception.latest)
+
+    def _reception(self, sid: bytes, rid: bytes, publisher: bytes) -> Reception:
+        item = self.receptions.setdefault((sid, rid), {})
+        reception = item.get(publisher)
+        if reception is None:
+            reception = item[publisher] = Reception(
+                self._env,
+                self._settings,
+                self._keys,
+                self._room,
+                sid,
+                rid,
+                publisher,
+                life=self._life,
+                zone=self._keys_of,
+                tell=partial(self._tell_publisher, sid, rid),
+                changed=self._changed,
+                dropped=self._dropped,
+                counters=self.counters,
+            )
+        return reception
+
+    def _begin(self, reception: Reception, base: int) -> None:
+        """Let everybody here who wants the stream begin with that version, or go on with it or
+        its new epoch."""
+        if self._by_tag.get(reception.tag) is not reception:
+            self._by_tag.pop(self._tag_of.get(reception, b""), None)
+            self._by_tag[reception.tag] = reception
+            self._tag_of[reception] = reception.tag
+        for subscription in self._interested(reception):
+            subscription.follow(reception, base)
+        self._progress(reception)
+
+    def _interested(self, reception: Reception) -> list[Subscription]:
+        return [
+            subscription
+            for rid in (reception.rid, b"")
+            if (interest := self._interests.get((reception.sid, rid))) is not None
+            for subscription in interest.subscriptions
+        ]
+
+    def _changed(self, reception: Reception) -> None:
+        if self._by_tag.get(reception.tag) is not reception:
+            self._begin(reception, reception.latest)  # a new epoch
+        else:
+            self._progress(reception)
+
+    def _progress(self, reception: Reception) -> None:
+        """Hand on what there is, and say what is needed next."""
+        if not self._is_current(reception):
+            return
+        if reception in self._busy:  # a listener has caused this
+            self._busy[reception] = True
+            return
+        try:
+            self._busy[reception] = True
+            while self._busy[reception]:
+                self._busy[reception] = False
+                for subscription in self._interested(reception):
+                    subscription.advance(reception)
+        finally:
+            del self._busy[reception]
+        reception.need(self._needed(reception))
+        if not self._interested(reception) or not (reception.origins or reception.held):
+            self._close(reception)
+
+    def _needed(self, reception: Reception) -> int | None:
+        """The oldest version that somebody here can take; who is stuck asks when it is not."""
+        wanted = [
+            needed
+            for subscription in self._interested(reception)
+            if (needed := subscription.needed(reception)) is not None
+        ]
+        return min(wanted)[1] if wanted else None
+
+    def _is_current(self, reception: Reception) -> bool:
+        item = self.receptions.get((reception.sid, reception.rid), {})
+        return item.get(reception.publisher) is reception
+
+    def _close(self, reception: Reception) -> None:
+        reception.close()
+        item = (reception.sid, reception.rid)
+        del self.receptions[item][reception.publisher]
+        if not self.receptions[item]:
+            del self.receptions[item]
+        self._by_tag.pop(self._tag_of.pop(reception, b""), None)
+
+    # What comes
+
+    def payload(self, payload: bytes) -> bool:
+        """A packet of a publication; whether anybody here wants it."""
+        packet = unpack(payload)
+        reception = self._by_tag.get(packet.tag)
+        if reception is None:
+            return False
+        reception.came(packet)
+        return True
+
+    def said(self, message: Latest) -> bool:
+        """A publisher says how far it is; whether anybody here listens to it."""
+        source = self._sources.get((message.sid, message.rid), {}).get(message.node)
+        if source is None or source.base is None:
+            return False
+        if message.publisher != source.base.publisher:
+            return True  # of an offer that was withdrawn
+        self._reception(message.sid, message.rid, message.publisher).said(message)
+        return True
+
+    def _tell_publisher(self, sid: bytes, rid: bytes, node: str, report: Report) -> None:
+        if node == self._env.node:
+            self._at_home(report)
+            return
+        source = self._sources.get((sid, rid), {}).get(node)
+        if source is not None:
+            self._along(source.filters, report)
+
+    # Traces
+
+    def _delivered(self, subscription: Subscription, update: Update) -> None:
+        self.counters["delivered"] += 1
+        self._tracing.write(
+            Stage.DELIVERED,
+            update.sid,
+            update.rid,
+            update.position,
+            update.metadata,
+            len(update.content),
+            subscriber=subscription.name,
+        )
+
+    def _dropped(
+        self, reception: Reception, version: int, reason: str, header: Header | None, size: int
+    ) -> None:
+        position = Position(PublisherId(reception.publisher), reception.epoch, version)
+        metadata = {} if header is None else header.metadata
+        self._tracing.write(
+            Stage.DROPPED,
+            reception.sid,
+            reception.rid,
+            position,
+            metadata,
+            size,
+            reason=reason,
+        )
+
+
+def _tell_all(waiting: Iterable[Done], code: Code) -> None:
+    for done in waiting:
+        done(code)
