@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import islice
 
 from psirp_sim.publications.assembly import Assembly, WaitingRoom
 from psirp_sim.publications.envelope import Keys, Spoiled, Verdict, judge, open_envelope
+from psirp_sim.publications.reports import Origin, missing
 from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.environment import Environment, Timer
 from psirp_sim.wire.publications import (
-    MOST_RANGES,
     Header,
     Latest,
     Packet,
@@ -39,21 +37,6 @@ TRIES = 3
 """Of a version that nobody with authority seems to have made."""
 SHARE = 4
 """One stream may use a part of the waiting room for what cannot be handed on yet."""
-
-
-@dataclass(slots=True, eq=False)
-class Origin:
-    """A node that publishes the stream."""
-
-    life: int
-    seen: int = 0
-    """The highest sequence that has come from it."""
-    first: int = 0
-    """The oldest version it still has."""
-    reported: int = 0
-    """When it was last told what is missing."""
-    owed: int | None = None
-    """The sequence of a packet that asks for a report which is being held back."""
 
 
 class Reception:
@@ -409,29 +392,8 @@ class Reception:
             return
         origin = self.origins[node]
         origin.reported, origin.owed = self._env.now(), None
-        full = origin.reported < self._full_until
-        versions: list[tuple[int, int]] = []
-        units: list[tuple[int, int, int]] = []
         begin = self._next()
-        for version in range(begin, self._known() + 1):
-            if len(versions) >= MOST_RANGES or len(units) >= MOST_RANGES:
-                break
-            assembly = self.held.get(version)
-            if assembly is not None and assembly.header is not None:
-                continue
-            if assembly is None:
-                # Its size is not known; what could not be taken is not asked for.
-                if full or version in self._too_early:
-                    break
-                if not self._has_room(version, self._room.limit // SHARE // 2):
-                    break
-                if versions and versions[-1][1] == version - 1:
-                    versions[-1] = (versions[-1][0], version)
-                else:
-                    versions.append((version, version))
-            else:
-                runs = islice(assembly.missing(), MOST_RANGES - len(units))
-                units += [(version, *each) for each in runs]
+        versions, units = missing(self.held, begin, self._known(), self._takes)
         report = Report(
             node,
             self._env.node,
@@ -448,3 +410,9 @@ class Reception:
         self._tell(node, report)
         if (versions or units) and self._timer is None:
             self.ask_soon(self._settings.ask_interval)
+
+    def _takes(self, version: int) -> bool:
+        """Whether there would be room for a version whose size is not known."""
+        if version in self._too_early or self._env.now() < self._full_until:
+            return False
+        return self._has_room(version, self._room.limit // SHARE // 2)
