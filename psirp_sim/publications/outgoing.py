@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from psirp_sim.publications.history import History
 from psirp_sim.wire.publications import RECORD, UNIT
@@ -15,6 +16,8 @@ from psirp_sim.wire.publications import RECORD, UNIT
 ALL = ""
 """As a destination: every listener."""
 LONGEST_RECORD = 65_535
+SLACK = 16
+"""Versions that may be remembered after they are gone, besides as many as there are."""
 
 
 @dataclass(slots=True, eq=False)
@@ -193,8 +196,11 @@ class Outgoing:
         return count
 
     def _forget_what_is_gone(self) -> None:
-        if self.remembered >= len(self._history):
-            first = self._history.first
+        first = self._history.first
+        # Mostly the oldest come first; all are looked at only when that does not keep it short.
+        for version in list(takewhile(lambda version: version < first, self._sent)):
+            del self._sent[version]
+        if self.remembered > 2 * len(self._history) + SLACK:
             self._sent = {v: sent for v, sent in self._sent.items() if v >= first}
             self._repairs = {v: repair for v, repair in self._repairs.items() if v >= first}
 

@@ -257,7 +257,7 @@ class PublicationsTrial:
             kept = len(offer.history) <= settings.history_versions
             if not kept or offer.history.spare > settings.history_bytes:
                 raise InvariantViolated(f"{peer.env.node} keeps more than its history")
-            if offer.sending.remembered > settings.history_versions + 1:
+            if offer.sending.remembered > 2 * settings.history_versions + 32:
                 raise InvariantViolated(f"{peer.env.node} remembers what it sent for ever")
         if client.subscriber.waiting_bytes > settings.waiting_bytes:
             raise InvariantViolated(f"{peer.env.node} keeps more than its waiting room holds")

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.e2e import publications_process
-
-ROOT = Path(__file__).parents[2]
-PATIENCE = 100
-"""Seconds until something must have happened; nothing is measured."""
+from tests.e2e.node_process import PATIENCE, NodeProcess
 
 #     p1   c1       every client is linked to both forwarding nodes, and so is every server:
 #      | x |        whichever of the two dies, there is a way around it
@@ -39,50 +31,8 @@ HEARD_BY = {
 }
 
 
-class Node:
-    """A process and the last thing it said."""
-
-    def __init__(self, name, roles="", storage="", port=0):
-        self.name = name
-        self.roles = roles
-        self.storage = storage
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", publications_process.__name__, name, str(port), roles, storage],
-            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.last = {}
-        self._reader = None
-
-    def ready(self):
-        self.port = json.loads(self.process.stdout.readline())["ready"]
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self):
-        for line in self.process.stdout:
-            if not line.endswith("\n"):
-                return  # killed while it spoke
-            self.last = json.loads(line)
-
-    def tell(self, **command):
-        self.process.stdin.write(json.dumps(command) + "\n")
-        self.process.stdin.flush()
-
-    def kill(self):
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self._reader.join(timeout=20)
-
-    def close(self):
-        self.process.stdin.close()
-        try:
-            self.process.wait(timeout=20)
-        finally:
-            self.process.kill()
-            self.process.wait()
-        if self._reader is not None:
-            self._reader.join(timeout=20)
-        self.process.stdout.close()
+class Node(NodeProcess):
+    module = publications_process.__name__
 
     @property
     def forwarded(self):

@@ -3,92 +3,42 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
-import threading
 import time
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 from psph import cli
 from tests.e2e import rendezvous_process
+from tests.e2e.node_process import NodeProcess, eventually
 from tests.psph.test_serve import PSPH, free_ports
 
-ROOT = Path(__file__).parents[2]
 SERVERS, MANAGERS, CLIENTS = ("r1", "r2", "r3"), ("t1", "t2"), ("a", "b", "c", "d")
 STEADY, CHURN, WHOLE = range(400), range(1_000, 1_080), 3
-PATIENCE = 120
-"""Seconds until a test gives up; nothing is measured."""
 
 
-class Node:
-    """A process and the last things it said."""
+class Node(NodeProcess):
+    module = rendezvous_process.__name__
 
-    def __init__(self, name, roles="", storage="", port=0):
-        self.name = name
-        self.roles = roles
-        self.storage = storage
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", rendezvous_process.__name__, name, str(port), roles, storage],
-            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.last = {}
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
         self.shown = {"shown": 0}
-        self._reader = None
 
-    def ready(self):
-        self.port = json.loads(self.process.stdout.readline())["ready"]
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self):
-        for line in self.process.stdout:
-            if not line.endswith("\n"):
-                return  # killed while it spoke
-            said = json.loads(line)
-            if "shown" in said:
-                self.shown = said
-            else:
-                self.last = said
-
-    def tell(self, **command):
-        self.process.stdin.write(json.dumps(command) + "\n")
-        self.process.stdin.flush()
+    def said(self, what):
+        if "shown" in what:
+            self.shown = what
+        else:
+            self.last = what
 
     def show(self):
         number = self.shown["shown"] + 1
         self.tell(show=number)
         eventually(lambda: self.shown["shown"] == number)
         return self.shown
-
-    def kill(self):
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self._reader.join(timeout=20)
-
-    def close(self):
-        self.process.stdin.close()
-        try:
-            self.process.wait(timeout=20)
-        finally:
-            self.process.kill()
-            self.process.wait()
-        if self._reader is not None:
-            self._reader.join(timeout=20)
-        self.process.stdout.close()
-
-
-def eventually(condition, seconds=PATIENCE, say=lambda: ""):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"it never came true: {say()}"
-        time.sleep(0.05)
 
 
 class Fabric:

@@ -13,7 +13,6 @@ from psirp_sim.wire.rendezvous import Code
 
 from .world import ITEM, OTHER, SCOPE, Ear, World, numbered, publisher_of
 
-
 # Where a subscription begins
 
 

@@ -249,8 +249,19 @@ def test_versions_may_be_numbered_elsewhere():
         given = Position(X, 7, version)
         assert world.write("a", b"%d" % version, position=given) == given
     world.run(1)
-    assert ear.told == [11, 12, 13]
-    assert [event.position for event in ear.events] == [Position(X, 7, n) for n in (11, 12, 13)]
+    # The latest there was is not here to be had, and that is said.
+    assert ear.told == [("gap", 10, 10), 11, 12, 13]
+    assert [event.position for event in ear.updates] == [Position(X, 7, n) for n in (11, 12, 13)]
+
+
+def test_who_goes_on_after_the_latest_that_was_numbered_elsewhere_is_told_no_gap():
+    world = World()
+    ear = world.listen("b", after=Position(X, 7, 10))
+    world.at("a").offer(SCOPE, ITEM, publisher=X, epoch=7, latest=10)
+    world.run(3)
+    world.write("a", b"11", position=Position(X, 7, 11))
+    world.run(1)
+    assert ear.told == [11]
 
 
 def test_a_first_publication_with_a_position_begins_there_and_is_no_gap():
@@ -472,6 +483,26 @@ def test_who_lags_when_the_time_of_a_withdrawal_is_up_is_told_a_gap():
     *got, gap = ear.told
     assert got == [*range(1, len(got) + 1)]
     assert gap == ("gap", len(got) + 1, 40)
+
+
+def test_a_listener_that_raises_at_the_gap_of_a_withdrawal_gets_it_again():
+    world = World(history_versions=4, linger=SECOND)
+    (ear,) = world.begun("b")
+    world.lose("hub", "b", lambda packet: True)
+    world.write("a", *numbered(5))
+    told = []
+
+    def listener(event):
+        told.append(event)
+        if len(told) == 1:
+            raise RuntimeError("not now")
+
+    ear.subscription._listener = listener
+    world.at("a").withdraw(SCOPE, ITEM)
+    world.run(10)
+    assert len(told) == 2
+    assert told[0] is told[1] or told[0] == told[1]
+    assert (told[1].first, told[1].last) == (1, 5)
 
 
 def test_what_is_published_and_withdrawn_before_it_is_registered_reaches_who_listened_before():

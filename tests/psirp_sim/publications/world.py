@@ -10,7 +10,7 @@ from psirp_sim.publications.publisher import publisher_of
 from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.wire.data import Kind, MalformedPacket, Protocol, payload_of
-from psirp_sim.wire.publications import records_of, unpack
+from psirp_sim.wire.publications import Latest, Report, records_of, unpack
 from tests.psirp_sim.rendezvous.world import ITEM, OTHER, SCOPE, Fabric
 
 __all__ = [
@@ -163,6 +163,18 @@ class World(Fabric):
         self.world.channels[sender, link].observer = note
         return seen
 
+    def talk(self, sender, link):
+        """The words about publications (`Latest`, `Report`) sent from now on in that direction."""
+        heard = []
+
+        def note(channel, sent):
+            message = message_of(self.settings.keys, sent)
+            if isinstance(message, (Latest, Report)):
+                heard.append(message)
+
+        self.world.channels[sender, link].observer = note
+        return heard
+
     def lose(self, sender, link, which):
         """Packets of publications for which `which` is true do not arrive in that direction."""
         channel = self.world.channels[sender, link]
@@ -192,6 +204,14 @@ def packet_of(sent):
         return None
     payload = payload_of(sent)
     return unpack(payload[1:]) if payload[0] == Protocol.PUBLICATION else None
+
+
+def message_of(keys, sent):
+    """The message that was sent along a filter in one packet, or None."""
+    if sent[1:2] != bytes((Kind.DATA,)):
+        return None
+    payload = payload_of(sent)
+    return keys.open(payload[1:]) if payload[0] == Protocol.CONTROL else None
 
 
 def versions_in(packet):

@@ -1,0 +1,33 @@
+"""What every suite of fault schedules is put to: it holds, and finds bugs planted on purpose."""
+
+from __future__ import annotations
+
+import time
+
+from psirp_sim.runtime.schedules import run_schedule, run_suite
+
+SEEDS = 50
+SECONDS = 30
+
+
+def survives(suite, capsys):
+    """All invariants hold for 50 seeds, or as many as 30 seconds take."""
+    begun = time.monotonic()
+    summary = run_suite(suite, range(SEEDS), lambda outcome: time.monotonic() - begun < SECONDS)
+    with capsys.disabled():
+        print(f"\n{summary}")
+    assert summary.failure is None, f"seed {summary.failure.seed}: {summary.failure.failure}"
+    assert summary.hits > summary.faults / 4, "the faults must hit traffic to mean anything"
+
+
+def finds(suite, bug, hint, first=0):
+    """A suite of nodes with that bug fails.
+
+    The hint is a seed known to find it, so that the test is quick; any of the first will do.
+    """
+    for seed in (hint, *range(first, first + SEEDS)):
+        outcome = run_schedule(suite, seed)
+        if outcome.failure is not None:
+            print(f"seed {outcome.seed}: {outcome.failure}")
+            return
+    raise AssertionError(f"{bug.__doc__} {SEEDS} seeds did not notice")
