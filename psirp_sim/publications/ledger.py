@@ -64,7 +64,9 @@ class Ledger:
         state since what it published before."""
         stream = self.streams.setdefault((item, position.publisher.raw), Published())
         known = stream.contents.setdefault(position.epoch, {})
-        if intact and stream.epoch >= 0 and position.epoch != stream.epoch:
+        # What was never told to anybody may have been lost with all that there was of the stream.
+        begun = stream.told.get(stream.epoch, 0) > 0
+        if intact and begun and position.epoch != stream.epoch:
             raise InvariantViolated(f"{position} has a new epoch, and nothing was lost")
         if position.epoch < stream.epoch:
             raise InvariantViolated(f"{position} is of an earlier epoch than before")

@@ -184,7 +184,8 @@ class Listener:
                     "needed": each.needed, "latest": each.latest, "held": len(each.held),
                     "seen": {name: origin.seen for name, origin in each.origins.items()},
                 }
-                for each in self.client.subscriber.receptions.values()
+                for streams in self.client.subscriber.receptions.values()
+                for each in streams.values()
             },
         }  # fmt: skip
 

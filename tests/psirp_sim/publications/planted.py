@@ -309,4 +309,31 @@ class Late(Follower):
         return 0
 
 
-PLANTED: dict[type[Planted], int] = {}
+PLANTED: dict[type[Planted], int] = {
+    NeverRepairs: 0,
+    RepairsTheFirstUnitOnly: 2,
+    NeverAsksItsListeners: 0,
+    ForgetsWhoIsBehind: 0,
+    SendsBeforeItIsDurable: 27,
+    StartsANewEpochAtEveryStart: 6,
+    KeepsItsEpochWithoutItsState: 1,
+    ForgetsTooEarly: 0,
+    KeepsEverything: 7,
+    BeginsAfterTheBase: 12,
+    BeginsWithTheNewest: 3,
+    IgnoresWhereItWas: 7,
+    CommitsTooEarly: 12,
+    HandsOnTwice: 1,
+    HandsOnWhatThereIs: 0,
+    SaysNothingOfGaps: 9,
+    SaysNothingOfResets: 0,
+    TakesAnyPromptListener: 0,
+    NeverAsks: 0,
+    AsksOnce: 0,
+    StaysInItsEpoch: 0,
+    AsksForWhatIsGone: 9,
+    HoardsWhatHasCome: 7,
+    ClosesTheWindow: 1,
+    TakesWhatIsLostToBeUnderWay: 2,
+}
+"""Each with a seed that finds it quickly."""

@@ -6,7 +6,6 @@ import pytest
 
 from identifiers import Position
 from psirp_sim.publications.events import Gap, Update
-from psirp_sim.publications.publisher import publisher_of
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.simulator import Independent, LinkProfile, Uniform
 from psirp_sim.wire.rendezvous import Code
@@ -215,6 +214,45 @@ def test_a_durable_subscription_that_has_crashed_before_it_was_done_with_anythin
     assert again.told == [1, 2, 3, 4]
 
 
+def test_what_was_in_hand_when_a_durable_subscription_ended_comes_again_in_the_next():
+    world = World()
+    world.begun()
+    ear = world.listen("b", durable="reader", by_hand=True)
+    world.run(1)
+    world.write("a", *numbered(3))
+    world.run(1)
+    ear.subscription.done(ear.events[0])
+    world.at("b").unsubscribe(ear.subscription)
+    world.run(1)
+    again = world.listen("b", durable="reader")
+    world.run(2)
+    assert ear.told == [1, 2, 3]
+    assert again.told == [2, 3]
+
+
+def test_a_durable_subscription_to_a_scope_goes_on_in_every_item():
+    world = World()
+    items = [bytes([number]) * 32 for number in range(3)]
+    for item in items:
+        world.at("a").offer(SCOPE, item)
+    ear = world.listen("b", rid=b"", durable="reader")
+    world.run(3)
+    for item in items:
+        world.write("a", b"1", b"2", rid=item)
+    world.run(1)
+    world.world.crash("b")
+    for item in items:
+        world.write("a", b"3", rid=item)
+    world.run(1)
+    world.world.restart("b")
+    world.until(lambda: world.node("b").begun)
+    again = world.listen("b", rid=b"", durable="reader")
+    world.run(8)
+    assert sorted(ear.versions) == [1, 1, 1, 2, 2, 2]
+    assert again.told == [3, 3, 3]
+    assert {event.rid for event in again.events} == {*items}
+
+
 def test_the_name_of_a_durable_subscription_is_taken_once():
     world = World()
     world.listen("b", durable="reader")
@@ -377,6 +415,57 @@ def test_who_has_unsubscribed_gets_nothing_and_the_publisher_forgets_it():
     assert codes[1:] == [Code.NOT_REGISTERED]
 
 
+@pytest.mark.parametrize("wait", [0, 0.001, 0.003, 0.01])
+def test_who_leaves_and_comes_back_at_once_is_heard(wait):
+    world = World()
+    (ear,) = world.begun("b")
+    world.write("a", b"1")
+    world.run(1)
+    world.at("b").unsubscribe(ear.subscription)
+    world.run(wait)
+    again = world.listen("b")
+    world.run(2)
+    world.write("a", b"2")
+    world.run(1)
+    assert ear.told == [1]
+    assert again.told == [1, 2]
+
+
+def test_coming_and_going_leaves_nothing_behind():
+    world = World()
+    world.begun()
+    world.write("a", b"1")
+    for _ in range(20):
+        ear = world.listen("b")
+        world.run(0.2)
+        world.at("b").unsubscribe(ear.subscription)
+        world.run(0.1)
+        assert ear.told == [1]
+    world.run(3)
+    assert world.at("b").status()["subscriptions"] == 0
+    assert world.at("b").status()["streams"] == 0
+    assert not world.sending().followers
+    assert len(world.client("a").trees) == len(world.client("b").trees) == 0
+
+
+def test_who_know_each_other_need_no_rendezvous_for_a_while():
+    world = World()
+    (ear,) = world.begun("b")
+    world.write("a", b"1")
+    world.run(1)
+    world.world.crash("r1")
+    for content in numbered(5, 2):
+        world.run(4)
+        world.write("a", content)
+    world.run(1)
+    assert ear.told == [1, 2, 3, 4, 5, 6]
+    world.run(120)
+    world.write("a", b"7")
+    world.world.restart("r1")
+    world.run(20)
+    assert ear.told == [1, 2, 3, 4, 5, 6, 7]
+
+
 # Back-pressure
 
 
@@ -529,6 +618,33 @@ def test_a_listener_that_raises_does_not_hold_up_another():
     world.write("a", *numbered(10))
     took = world.until(lambda: len(good.events) == 10)
     assert took < 0.05
+
+
+def test_an_exception_that_goes_through_everything_leaves_nothing_in_hand():
+    """Not an Exception: a task that is cancelled, an interrupt."""
+    world = World()
+    world.begun()
+
+    class Interrupted(Ear):
+        def __call__(self, event):
+            super().__call__(event)
+            if len(self.events) == 1:
+                raise KeyboardInterrupt
+
+    ear = world.listen("b", ear=Interrupted(world.world), durable="reader")
+    world.run(1)
+    world.write("a", b"1")
+    with pytest.raises(KeyboardInterrupt):
+        world.run(1)
+    for content in numbered(3, 2):
+        world.write("a", content)
+        world.run(1)
+    assert ear.told == [1, 1, 2, 3, 4]
+    assert ear.subscription.in_hand == 0
+    world.restart("b")
+    again = world.listen("b", durable="reader")
+    world.run(10)
+    assert again.told == []
 
 
 def test_done_and_then_an_exception_counts_as_done():

@@ -101,10 +101,10 @@ class World(Fabric):
         """What applications use at that node."""
         return self.node(name).client
 
-    def listen(self, name, rid=ITEM, ear=None, **options):
+    def listen(self, node, rid=ITEM, ear=None, **options):
         """Subscribe with an ear; the registration is under way."""
         ear = ear or Ear(self.world)
-        ear.subscription = self.at(name).subscribe(SCOPE, rid, ear, ear.codes.append, **options)
+        ear.subscription = self.at(node).subscribe(SCOPE, rid, ear, ear.codes.append, **options)
         return ear
 
     def write(self, name, *contents, rid=ITEM, **options):
