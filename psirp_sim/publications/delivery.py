@@ -222,13 +222,17 @@ class Subscription:
         self._weigh(event, 1)
         try:
             self._listener(event)
-        except Exception as error:  # it is not ours, and must not stop the others
-            self._env.log("a listener failed and gets the event again", error=repr(error))
-            if held in cursor.in_hand:
+        except BaseException as error:
+            taken = held not in cursor.in_hand
+            if not taken:
                 cursor.in_hand.remove(held)
                 self._weigh(event, -1)
+            if not isinstance(error, Exception):
+                raise
+            # It is not ours, and must not stop the others.
+            self._env.log("a listener failed", error=repr(error), again=not taken)
+            if not taken:
                 return False
-            # It had said that it was done.
         if isinstance(event, Reset):
             cursor.reset, cursor.last = None, (event.epoch, 0)
         else:

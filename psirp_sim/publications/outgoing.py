@@ -16,6 +16,8 @@ from psirp_sim.wire.publications import RECORD, UNIT
 ALL = ""
 """As a destination: every listener."""
 LONGEST_RECORD = 65_535
+MOST_REPAIRED = 1_024
+"""Repairs to single listeners that are remembered before the old ones are looked for."""
 SLACK = 16
 """Versions that may be remembered after they are gone, besides as many as there are."""
 
@@ -43,6 +45,8 @@ class Outgoing:
         self._sent: dict[int, array[int]] = {}
         """For each unit of a version, the sequence of the packet it was last sent in."""
         self._repairs: dict[int, Repair] = {}
+        self._repaired: dict[tuple[int, str], int] = {}
+        """The sequence of the last packet in which a version was sent again to one listener."""
 
     @property
     def remembered(self) -> int:
@@ -63,6 +67,7 @@ class Outgoing:
         """The history is that of another epoch."""
         self._sent.clear()
         self._repairs.clear()
+        self._repaired.clear()
         self.version, self.unit = self._history.first, 0
 
     def skip_to(self, version: int) -> None:
@@ -78,6 +83,8 @@ class Outgoing:
         """Nothing need be sent again for that listener."""
         for repair in self._repairs.values():
             repair.listeners.pop(listener, None)
+        for key in [each for each in self._repaired if each[1] == listener]:
+            del self._repaired[key]
 
     # What was lost
 
@@ -92,7 +99,7 @@ class Outgoing:
         end = min(_units(envelope), _units(envelope) if end is None else end)
         if version == self.version:
             end = min(end, self.unit)
-        if begin >= end:
+        if begin >= end or self._repaired.get((version, listener), 0) > floor:
             return 0, False
         repair = self._repairs.get(version) or Repair(bytearray(_units(envelope)))
         sent = self._sent.get(version)
@@ -129,7 +136,8 @@ class Outgoing:
             length = _fitting(envelope, self.unit, None, room)
             if not length:
                 break
-            added += self._add(packet, self.version, envelope, self.unit, length, sequence)
+            added += self._add(packet, self.version, envelope, self.unit, length)
+            self._note(self.version, envelope, self.unit, length, sequence)
             room -= RECORD.size + length
             self.unit += -(-length // UNIT)
             if self.unit * UNIT < len(envelope):
@@ -144,7 +152,7 @@ class Outgoing:
             if repair.to != to and to != ALL:
                 break
             before = len(packet)
-            added += self._add_repair(packet, version, repair, room, sequence)
+            added += self._add_repair(packet, version, repair, room, to, sequence)
             room -= len(packet) - before
             if 1 in repair.wanted:
                 break
@@ -152,7 +160,7 @@ class Outgoing:
         return added
 
     def _add_repair(
-        self, packet: bytearray, version: int, repair: Repair, room: int, sequence: int
+        self, packet: bytearray, version: int, repair: Repair, room: int, to: str, sequence: int
     ) -> int:
         envelope = self._history.get(version)
         if envelope is None:
@@ -165,25 +173,26 @@ class Outgoing:
             length = _fitting(envelope, begin, None if end < 0 else end, room)
             if not length:
                 break
-            count = self._add(packet, version, envelope, begin, length, sequence)
+            count = self._add(packet, version, envelope, begin, length)
+            if to == ALL:
+                self._note(version, envelope, begin, length, sequence)
+            else:
+                # For the others it is not under way.
+                self._repaired[version, to] = sequence
             room -= RECORD.size + length
             added += count
             repair.wanted[begin : begin + count] = bytes(count)
             begin = repair.wanted.find(1, begin + count)
         return added
 
-    def _add(
-        self,
-        packet: bytearray,
-        version: int,
-        envelope: bytes,
-        unit: int,
-        length: int,
-        sequence: int,
-    ) -> int:
+    def _add(self, packet: bytearray, version: int, envelope: bytes, unit: int, length: int) -> int:
         begin = unit * UNIT
         packet += RECORD.pack(version, unit, len(envelope), length)
         packet += envelope[begin : begin + length]
+        return -(-length // UNIT)
+
+    def _note(self, version: int, envelope: bytes, unit: int, length: int, sequence: int) -> None:
+        """These units are under way to everybody."""
         sent = self._sent.get(version)
         if sent is None:
             self._forget_what_is_gone()
@@ -193,7 +202,6 @@ class Outgoing:
             sent[unit] = sequence
         else:
             sent[unit : unit + count] = array("Q", [sequence]) * count
-        return count
 
     def _forget_what_is_gone(self) -> None:
         first = self._history.first
@@ -203,6 +211,8 @@ class Outgoing:
         if self.remembered > 2 * len(self._history) + SLACK:
             self._sent = {v: sent for v, sent in self._sent.items() if v >= first}
             self._repairs = {v: repair for v, repair in self._repairs.items() if v >= first}
+        if len(self._repaired) > 4 * len(self._history) + MOST_REPAIRED:
+            self._repaired = {k: s for k, s in self._repaired.items() if k[0] >= first}
 
 
 def _units(envelope: bytes) -> int:

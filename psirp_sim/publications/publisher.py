@@ -227,7 +227,7 @@ class Publisher:
         """The life of this node has another number: streams that began in it begin again, because
         their epochs were lower than what an earlier life used."""
         for offer in self.offers.values():
-            if offer.epoch_is_ours:
+            if offer.epoch_is_ours and not offer.closing:
                 self._begin_again(offer)
 
     def _begin_again(self, offer: Offer) -> None:

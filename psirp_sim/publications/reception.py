@@ -122,6 +122,7 @@ class Reception:
             return
         if not message.sequence <= origin.seen < message.sequence + OVERTAKEN:
             origin.seen = message.sequence
+        origin.sure = origin.seen
         # What nobody has published does not come: somebody made it up.
         for version in [v for v in self.held if v > max(self.latest, message.latest)]:
             self._let_go(version)
@@ -159,10 +160,9 @@ class Reception:
     def came(self, packet: Packet) -> None:
         """A packet of the stream."""
         node, origin = self._origin_of(packet.sequence)
-        if origin is not None:
-            if packet.sequence > origin.seen + 1:
-                self.ask_soon(self._settings.reorder)
-            origin.seen = max(origin.seen, packet.sequence)
+        reorder = self._settings.reorder
+        if origin is not None and origin.saw(packet.sequence, self._env.now(), reorder):
+            self.ask_soon(reorder)
         completed = False
         for record in list(records_of(packet.records)):  # all of them make sense, or none counts
             completed = self._take(record) or completed
@@ -401,7 +401,7 @@ class Reception:
             self.sid,
             self.rid,
             self.tag,
-            origin.seen,
+            origin.seen_for_sure(origin.reported, self._settings.reorder),
             answers,
             begin,
             versions,

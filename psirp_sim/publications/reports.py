@@ -24,6 +24,27 @@ class Origin:
     """The highest sequence that has come from it."""
     first: int = 0
     """The oldest version it still has."""
+    sure: int = 0
+    """Up to this sequence nothing can come any more that others have overtaken."""
+    hole_since: int = 0
+    """When the first packet after it was missed."""
+
+    def saw(self, sequence: int, now: int, reorder: int) -> bool:
+        """A packet has come; whether others seem to be missing before it."""
+        hole = sequence > self.seen + 1
+        if hole and (self.sure == self.seen or now - self.hole_since >= reorder):
+            self.sure, self.hole_since = self.seen, now
+        elif self.sure == self.seen and not hole:
+            self.sure = max(self.sure, sequence)
+        self.seen = max(self.seen, sequence)
+        return hole
+
+    def seen_for_sure(self, now: int, reorder: int) -> int:
+        """The highest sequence before which what is missing is lost."""
+        if now - self.hole_since >= reorder:
+            self.sure = self.seen
+        return self.sure
+
     reported: int = 0
     """When it was last told what is missing."""
     owed: int | None = None

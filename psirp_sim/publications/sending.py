@@ -36,6 +36,8 @@ SAMPLE = 256
 
 MOST_VERSIONS = 2_048
 """Of one report that are looked at."""
+GATHER = 3 * MILLISECOND
+"""How long a loss is not mended, where there are others who may report it too."""
 SOONEST = 5 * MILLISECOND
 """Before which nobody is asked again."""
 
@@ -89,6 +91,8 @@ class Sending:
         self._asked: dict[int, int | None] = {}
         """When the packets were sent that asked for reports, by sequence; None: not clear when."""
         self._turn: Timer | None = None
+        self._gathering: Timer | None = None
+        """While reports of losses are waited for."""
         self._beacon: Timer | None = None
         self._beacon_due = 0
         self._pause = self._shortest_pause
@@ -160,7 +164,7 @@ class Sending:
 
     def close(self) -> None:
         """Nothing is sent any more."""
-        for timer in (self._turn, self._beacon):
+        for timer in (self._turn, self._beacon, self._gathering):
             if timer is not None:
                 timer.cancel()
         self.followers.clear()
@@ -225,6 +229,9 @@ class Sending:
         self._mend(follower, message)
         self._outgoing.sort()
         self.pace.reported(message.listener, follower)
+        if self._outgoing.has_lost and len(self.followers) > 1 and self._gathering is None:
+            # Others may have lost the same: then it is sent to all of them at once.
+            self._gathering = self._env.call_later(GATHER, self._mend_now)
         self._pump()
         self._expect_reports()
         self._moved()
@@ -261,6 +268,10 @@ class Sending:
         return count
 
     # Sending
+
+    def _mend_now(self) -> None:
+        self._gathering = None
+        self._pump()
 
     def _next_turn(self) -> None:
         self._turn = None
@@ -303,7 +314,7 @@ class Sending:
                 trip = max(each.trip for each in self.followers.values())
                 self._pause = min(self._pause, max(SOONEST, 3 * trip))
                 return
-            if not (self._send_repair() or self._send_new()):
+            if not ((self._gathering is None and self._send_repair()) or self._send_new()):
                 return
         if self._turn is None:
             self._turn = self._env.call_later(0, self._next_turn)

@@ -42,6 +42,8 @@ class Interest:
         self.registered: Code | None = None
         self.asked = False
         """Whether it was asked for."""
+        self.allowed = False
+        """Whether a server has let us listen: nobody rides on what others here may hear."""
         self.done: list[tuple[Subscription, Done]] = []
         """Who waits for that."""
 
@@ -144,10 +146,11 @@ class Subscriber:
         )
         subscription.refused = refused
         interest.subscriptions.append(subscription)
-        for reception in self._receptions_for(subscription):
-            subscription.follow(reception, reception.latest)
-        for source in self._sources_for(subscription):
-            self._follow(source)
+        if interest.allowed:
+            # Its cursors begin now; its listener is called when it has its subscription.
+            for reception in self._receptions_for(subscription):
+                subscription.follow(reception, reception.latest)
+            self._env.call_later(0, self._catch_up, subscription)
         if interest.registered is Code.OK:
             self._env.call_later(0, done, Code.OK)
         else:
@@ -162,9 +165,8 @@ class Subscriber:
     ) -> Interest:
         interest = self._interests.get((sid, rid))
         if interest is None or interest.registered in FINAL:
-            waiting = [] if interest is None else interest.subscriptions
+            # Those that were refused stay refused.
             interest = self._interests[sid, rid] = Interest(guest, key)
-            interest.subscriptions += waiting
         elif (interest.guest, interest.key) != (guest, key):
             # One registration stands for all of them: nobody may listen in another's name.
             raise ValueError("somebody here listens to it already, with another key or as a guest")
@@ -215,6 +217,11 @@ class Subscriber:
         if self._interests.get((sid, rid)) is not interest:
             return
         interest.registered = code
+        if code is Code.OK and not interest.allowed:
+            interest.allowed = True
+            self._catch_up_all(interest)
+        elif code in FINAL:
+            interest.allowed = False
         if code is Code.OK or code in FINAL:
             waiting, interest.done = interest.done, []
             _tell_all([done for _, done in waiting], code)
@@ -229,7 +236,10 @@ class Subscriber:
         item = (source.sid, source.rid)
         if not source.ended:
             self._sources.setdefault(item, {})[source.publisher] = source
+            news = self._allowed_by(source)
             self._follow(source)
+            for interest in news:
+                self._catch_up_all(interest)
             return
         known = self._sources.get(item, {})
         known.pop(source.publisher, None)
@@ -239,6 +249,32 @@ class Subscriber:
             if source.publisher in reception.origins:
                 reception.left(source.publisher, for_good=not source.given_up)
                 self._progress(reception)
+
+    def _allowed_by(self, source: Source) -> list[Interest]:
+        """A publisher has heard of one of our registrations, so a server has allowed it: those
+        for which that is news."""
+        news = []
+        for rid in (source.rid, b""):
+            interest = self._interests.get((source.sid, rid))
+            registered = self._rendezvous.subscribing.subscriptions.get((source.sid, rid))
+            if interest is None or interest.allowed or registered is None:
+                continue
+            interest.allowed = registered.sequence == source.listener.sequence
+            news += [interest] if interest.allowed else []
+        return news
+
+    def _catch_up_all(self, interest: Interest) -> None:
+        for subscription in list(interest.subscriptions):
+            self._catch_up(subscription)
+
+    def _catch_up(self, subscription: Subscription) -> None:
+        """Begin with the streams that others here follow already."""
+        if subscription.closed:
+            return
+        for reception in self._receptions_for(subscription):
+            subscription.follow(reception, reception.latest)
+        for source in self._sources_for(subscription):
+            self._follow(source)
 
     def _sources_for(self, subscription: Subscription) -> list[Source]:
         items = [(subscription.sid, subscription.rid)]
@@ -295,7 +331,7 @@ class Subscriber:
         return [
             subscription
             for rid in (reception.rid, b"")
-            if (interest := self._interests.get((reception.sid, rid))) is not None
+            if (interest := self._interests.get((reception.sid, rid))) and interest.allowed
             for subscription in interest.subscriptions
         ]
 
@@ -321,7 +357,13 @@ class Subscriber:
         finally:
             del self._busy[reception]
         reception.need(self._needed(reception))
-        if not self._interested(reception) or not (reception.origins or reception.held):
+        owed = any(
+            needed is not None and needed[0]
+            for subscription in self._interested(reception)
+            for needed in [subscription.needed(reception)]
+        )
+        useful = reception.origins or reception.held or owed
+        if not self._interested(reception) or not useful:
             self._close(reception)
 
     def _needed(self, reception: Reception) -> int | None:

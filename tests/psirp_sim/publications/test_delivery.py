@@ -9,8 +9,15 @@ from psirp_sim.publications.events import Gap, Update
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.simulator import Independent, LinkProfile, Uniform
 from psirp_sim.wire.rendezvous import Code
-
-from .world import ITEM, OTHER, SCOPE, Ear, World, numbered, publisher_of
+from tests.psirp_sim.publications.world import (
+    ITEM,
+    OTHER,
+    SCOPE,
+    Ear,
+    World,
+    numbered,
+    publisher_of,
+)
 
 # Where a subscription begins
 

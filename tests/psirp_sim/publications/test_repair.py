@@ -11,8 +11,15 @@ from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.simulator import Constant, Independent, LinkProfile
 from psirp_sim.wire.data import LARGEST_PACKET
 from psirp_sim.wire.publications import records_of
-
-from .world import ITEM, OTHER, SCOPE, World, numbered, packet_of, versions_in
+from tests.psirp_sim.publications.world import (
+    ITEM,
+    OTHER,
+    SCOPE,
+    World,
+    numbered,
+    packet_of,
+    versions_in,
+)
 
 PATH = 0.002
 """Seconds from one end of the star to another."""

@@ -10,8 +10,15 @@ from psirp_sim.publications.events import Gap, Reset
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.simulator import Clock
 from psirp_sim.wire.rendezvous import Code
-
-from .world import ITEM, OTHER, SCOPE, Ear, World, numbered, publisher_of
+from tests.psirp_sim.publications.world import (
+    ITEM,
+    OTHER,
+    SCOPE,
+    Ear,
+    World,
+    numbered,
+    publisher_of,
+)
 
 X = PublisherId(b"X" * 16)
 

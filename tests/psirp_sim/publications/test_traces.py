@@ -6,9 +6,8 @@ import pytest
 
 from psirp_sim.publications.sending import SAMPLE
 from psirp_sim.wire.data import SAMPLED
+from tests.psirp_sim.publications.world import ITEM, SCOPE, World, numbered, packet_of
 from traces import MemorySink, Stage, check, new_trace_id
-
-from .world import ITEM, SCOPE, World, numbered, packet_of
 
 TRACE = new_trace_id(b"t" * 16)
 TOPIC = "http://news.a.test/feed.xml"
