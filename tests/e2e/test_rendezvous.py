@@ -158,7 +158,9 @@ def test_matches_and_writer_leases_survive_kill_9_of_servers_and_clients(fabric)
         """The load goes on: each client's requests are answered."""
         before = {name: client.last["codes"].get("OK", 0) for name, client in clients.items()}
         eventually(
-            lambda: all(c.last["codes"].get("OK", 0) >= before[n] + count for n, c in clients.items()),
+            lambda: all(
+                c.last["codes"].get("OK", 0) >= before[n] + count for n, c in clients.items()
+            ),
             say=lambda: {name: client.last["codes"] for name, client in clients.items()},
         )
 
