@@ -1,0 +1,32 @@
+"""A WebSub hub, complete on its own: subscriptions, publishing, distribution, browser streams.
+
+It serves WebSub, PubSubHubbub 0.4 and, to clients that ask for it, 0.3. Read it in this order;
+what stands in one block may import what stands above it.
+
+Rules, pure functions and tables:
+
+* `lifecycle`: the states of a subscription and what leads from one to another;
+* `requests`: forms from strangers; `callbacks`: their URLs; `leases`, `retries`, `signatures`;
+* `links`, `discovery`: Link headers, and what a document says about its hub and itself;
+* `feeds`: which entries are new, cutting out the known ones, making them safe to show;
+* `addresses`: which addresses the hub may connect to; `limits`: rates and slots per host.
+
+Memory:
+
+* `store`: an interface, its records, and the engine on SQLite. The store owns every promise about
+  loss and order: what it accepted survives the process; positions are assigned, deliveries queued
+  and waiting ones superseded in the transaction that records an update.
+
+Edges, on asyncio and aiohttp:
+
+* `connecting`: HTTP clients that cannot be led to a refused address;
+* `verification`: asks callbacks whether they meant it; `denials` ride along;
+* `fetching`: one conditional GET, bounded; `intake`: from a ping to a recorded update;
+* `distribution`: from a recorded update to POSTs, retried;
+* `streams`: from a recorded update to browsers;
+* `hub`: puts the parts together; `app`: the routes, `create_app()`.
+
+An update walks through `intake` -> `store.record` -> `hub.recorded` -> `distribution` and
+`streams`. Another source of updates (a fabric) calls `Hub.accept` with the Position they have, and
+learns of ours as a listener.
+"""

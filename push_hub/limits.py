@@ -1,0 +1,84 @@
+"""Limits: token buckets per key, and slots per host that shrink where a host fails.
+
+Time comes in as an argument. Memory is bounded: the key not used for longest is forgotten, which
+can only make the hub more generous.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from push_hub.settings import Rate
+
+MAX_KEYS: Final = 100_000
+
+
+class RateLimit:
+    """A token bucket for each key."""
+
+    def __init__(self, rate: Rate, max_keys: int = MAX_KEYS) -> None:
+        self._rate = rate
+        self._max_keys = max_keys
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, key: str, now: float) -> float:
+        """0 when the key may go ahead, otherwise the seconds after which it may."""
+        tokens, since = self._buckets.pop(key, (float(self._rate.burst), now))
+        tokens = min(self._rate.burst, tokens + max(0.0, now - since) * self._rate.per_second)
+        wait = 0.0 if tokens >= 1 else (1 - tokens) / self._rate.per_second
+        self._buckets[key] = (tokens - 1 if tokens >= 1 else tokens, now)
+        if len(self._buckets) > self._max_keys:
+            self._buckets.popitem(last=False)
+        return wait
+
+
+@dataclass(slots=True)
+class _Host:
+    limit: float
+    used: int = 0
+
+
+class HostSlots:
+    """How many requests may be under way to each host.
+
+    A host starts with a share, earns more by answering and loses half of it by failing, so that
+    dead hosts hold few of the slots they all share.
+    """
+
+    SMALLEST: Final = 2
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._hosts: OrderedDict[str, _Host] = OrderedDict()
+
+    def free(self, host: str) -> int:
+        """Slots left for the host."""
+        known = self._hosts.get(host)
+        return self._start() if known is None else max(0, int(known.limit) - known.used)
+
+    def full(self) -> list[str]:
+        """Hosts with no slot left."""
+        return [name for name, host in self._hosts.items() if host.used >= int(host.limit)]
+
+    def take(self, host: str) -> None:
+        """A request to the host begins."""
+        self._hosts.setdefault(host, _Host(self._start())).used += 1
+        self._hosts.move_to_end(host)
+
+    def give_back(self, host: str, answered: bool) -> None:
+        """It ended; `answered` says whether there was any answer in time."""
+        known = self._hosts[host]
+        known.used -= 1
+        if answered:
+            known.limit = min(self._most, known.limit + 1)
+        else:
+            known.limit = max(min(self.SMALLEST, self._most), known.limit / 2)
+        if len(self._hosts) > MAX_KEYS:
+            oldest = next(iter(self._hosts))
+            if self._hosts[oldest].used == 0:
+                del self._hosts[oldest]
+
+    def _start(self) -> int:
+        return max(1, self._most // 4)

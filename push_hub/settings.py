@@ -1,0 +1,101 @@
+"""Everything about a hub that can be chosen, with the defaults of a hub open to the world."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+
+from push_hub.leases import LeaseBounds
+from push_hub.retries import RetrySchedule
+from push_hub.signatures import DEFAULT_ALGORITHM
+
+_FETCH_RETRIES = RetrySchedule(first=2.0, attempts=6, longest=600.0)
+_VERIFICATION_RETRIES = RetrySchedule(first=5.0, attempts=3, longest=60.0)
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """Who may send content directly: whoever bears the token, for topics that begin so."""
+
+    token: str = field(repr=False)
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many a second on average, and so many at once."""
+
+    per_second: float
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class HubSettings:
+    """Durations are seconds, sizes bytes."""
+
+    public_url: str
+    """Where the world reaches the hub, without a slash at the end; /hub is added for links."""
+
+    allow_fetch: tuple[Network, ...] = ()
+    """Private networks that topics may be fetched from nevertheless."""
+    allow_callback: tuple[Network, ...] = ()
+    """Private networks that callbacks may be in nevertheless."""
+    topic_hosts: tuple[str, ...] = ()
+    """Whose topics the hub serves, subdomains included; empty: everybody's."""
+    publishers: tuple[Publisher, ...] = ()
+
+    leases: LeaseBounds = field(default_factory=LeaseBounds)
+    delivery_retries: RetrySchedule = field(default_factory=RetrySchedule)
+    fetch_retries: RetrySchedule = _FETCH_RETRIES
+    verification_retries: RetrySchedule = _VERIFICATION_RETRIES
+    """Only where the callback could not be reached at all: an answer is an answer."""
+    signature: str = DEFAULT_ALGORITHM
+
+    fetch_timeout: float = 20.0
+    callback_timeout: float = 10.0
+    max_body: int = 10 << 20
+    """Of a topic, before and after decompression."""
+    max_form: int = 256 << 10
+    max_redirects: int = 5
+
+    deliveries_at_once: int = 256
+    deliveries_per_host: int = 64
+    verifications_at_once: int = 128
+    fetches_at_once: int = 32
+    fetches_per_host: int = 4
+
+    max_subscriptions: int = 1_000_000
+    max_subscriptions_per_host: int = 100_000
+    max_topics: int = 200_000
+    max_waiting: int = 1_000
+    """Updates that may wait for one subscription; beyond that its oldest are dropped."""
+    history: int = 100
+    """Updates of a topic that are kept for streams that resume."""
+    history_bytes: int = 64 << 20
+    """Of one topic; the latest update is kept whatever its size."""
+    client_rate: Rate = Rate(per_second=200.0, burst=2_000)
+    """Requests of one client address."""
+    ping_rate: Rate = Rate(per_second=2.0, burst=20)
+    """Fetches of one topic; pings beyond it are answered as ever and coalesce."""
+
+    poll_every: float | None = None
+    """Seconds between fetches of topics that are subscribed to but never pinged; None: never."""
+
+    streams_at_once: int = 5_000
+    topics_per_stream: int = 100
+    stream_buffer: int = 1 << 20
+    """Bytes that may wait for one browser before it is dropped."""
+    heartbeat: float = 15.0
+
+    @property
+    def hub_url(self) -> str:
+        """What rel=hub says."""
+        return f"{self.public_url.rstrip('/')}/hub"
+
+    def serves_host(self, host: str) -> bool:
+        """Whether topics of this host are served here."""
+        if not self.topic_hosts:
+            return True
+        return any(host == own or host.endswith(f".{own}") for own in self.topic_hosts)

@@ -1,0 +1,54 @@
+"""Limits: rates are kept, hosts that fail get fewer slots."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from push_hub.limits import HostSlots, RateLimit
+from push_hub.settings import Rate
+
+
+def test_a_burst_and_then_the_rate():
+    limit = RateLimit(Rate(per_second=2, burst=3))
+    assert [limit.take("a", 0.0) for _ in range(4)] == [0, 0, 0, 0.5]
+    assert limit.take("b", 0.0) == 0
+    assert limit.take("a", 0.5) == 0
+    assert limit.take("a", 0.5) > 0
+
+
+@given(st.lists(st.floats(0, 10), min_size=1, max_size=200))
+def test_no_more_than_the_rate_passes(gaps):
+    limit = RateLimit(Rate(per_second=1, burst=5))
+    now = 0.0
+    passed = 0
+    for gap in gaps:
+        now += gap
+        passed += limit.take("a", now) == 0
+        assert passed <= 5 + now + 1e-6
+
+
+def test_memory_is_bounded():
+    limit = RateLimit(Rate(1, 1), max_keys=10)
+    for n in range(100):
+        limit.take(str(n), 0.0)
+    assert len(limit._buckets) == 10
+
+
+def test_a_host_earns_slots_by_answering_and_loses_them_by_failing():
+    slots = HostSlots(16)
+    assert slots.free("a") == 4
+    for _ in range(20):
+        slots.take("a")
+        slots.give_back("a", answered=True)
+    assert slots.free("a") == 16
+    for _ in range(10):
+        slots.take("a")
+        slots.give_back("a", answered=False)
+    assert slots.free("a") == HostSlots.SMALLEST
+
+
+def test_full_hosts_are_named():
+    slots = HostSlots(4)
+    slots.take("a")
+    assert slots.full() == ["a"]
+    assert slots.free("a") == 0
+    assert slots.free("b") == 1
