@@ -1,0 +1,143 @@
+"""The delivery queue in SQLite: lanes, claims and results. Functions of a connection.
+
+A subscription is a lane. `in_flight` is the delivery being attempted, `next_due` the time at which
+the lane may go on; one of them is NULL at any time, and both when nothing waits. So the order is
+kept, and finding work does not depend on how much is waiting.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+from push_hub.lifecycle import Event
+from push_hub.store import sqlite_subscriptions
+from push_hub.store.records import (
+    Delivery,
+    DeliveryResult,
+    Exchanged,
+    Outcome,
+    SubscriptionRecord,
+)
+
+
+def recover(connection: sqlite3.Connection) -> int:
+    """Nobody is attempting anything after a start: what was in flight is due again."""
+    return connection.execute(
+        "UPDATE subscriptions SET in_flight = NULL, next_due = 0 WHERE in_flight IS NOT NULL"
+    ).rowcount
+
+
+def exchange(
+    connection: sqlite3.Connection,
+    results: Sequence[DeliveryResult],
+    now: float,
+    room: int,
+    per_host: Mapping[str, int],
+    default_per_host: int,
+) -> Exchanged:
+    """Results in, new work out."""
+    superseded = 0
+    ended: list[SubscriptionRecord] = []
+    delivered = [each for each in results if each.outcome is Outcome.DELIVERED]
+    _delivered(connection, delivered)
+    for result in results:
+        if result.outcome is Outcome.RETRY:
+            superseded += _retry(connection, result)
+        elif result.outcome is Outcome.DROPPED:
+            _dropped(connection, result)
+        elif result.outcome is Outcome.RELEASED:
+            connection.execute(
+                "UPDATE subscriptions SET in_flight = NULL, next_due = ? WHERE in_flight = ?"
+                " AND id = ?",
+                (now, result.delivery.id, result.delivery.subscription),
+            )
+        elif result.outcome is Outcome.GONE:
+            gone = sqlite_subscriptions.end(
+                connection, result.delivery.subscription, Event.GONE, result.reason or "gone"
+            )
+            ended += [] if gone is None else [gone]
+    claimed = _claim(connection, now, room, per_host, default_per_host) if room > 0 else []
+    (next_due,) = connection.execute(
+        "SELECT min(next_due) FROM subscriptions WHERE next_due IS NOT NULL AND next_due > ?",
+        (now,),
+    ).fetchone()
+    return Exchanged(tuple(claimed), next_due, superseded, tuple(ended))
+
+
+def _delivered(connection: sqlite3.Connection, results: Sequence[DeliveryResult]) -> None:
+    connection.executemany(
+        "DELETE FROM deliveries WHERE id = ?", [(each.delivery.id,) for each in results]
+    )
+    # The guard on in_flight: the subscription may have ended, or begun anew, meanwhile.
+    connection.executemany(
+        "UPDATE subscriptions SET in_flight = NULL, waiting = waiting - 1, failures = 0,"
+        " last_success_at = ?1, last_seq = max(last_seq, ?2),"
+        " next_due = CASE WHEN waiting > 1 THEN ?1 END WHERE id = ?3 AND in_flight = ?4",
+        [
+            (each.at, each.delivery.seq, each.delivery.subscription, each.delivery.id)
+            for each in results
+        ],
+    )
+
+
+def _retry(connection: sqlite3.Connection, result: DeliveryResult) -> int:
+    """Due again later, or superseded by what came meanwhile."""
+    delivery = result.delivery
+    connection.execute("UPDATE deliveries SET attempt = attempt + 1 WHERE id = ?", (delivery.id,))
+    superseded = connection.execute(
+        "DELETE FROM deliveries WHERE id = ?1 AND superseding = 1 AND EXISTS (SELECT 1 FROM"
+        " deliveries WHERE subscription = ?2 AND id > ?1 AND superseding = 1)",
+        (delivery.id, delivery.subscription),
+    ).rowcount
+    connection.execute(
+        "UPDATE subscriptions SET in_flight = NULL, waiting = waiting - ?, failures = failures + 1,"
+        " last_failure_at = ?, last_failure = ?, next_due = ? WHERE id = ? AND in_flight = ?",
+        (superseded, result.at, result.reason, result.retry_at, delivery.subscription, delivery.id),
+    )
+    return superseded
+
+
+def _dropped(connection: sqlite3.Connection, result: DeliveryResult) -> None:
+    """That notification only; the next one waits as a retry would."""
+    delivery = result.delivery
+    connection.execute("DELETE FROM deliveries WHERE id = ?", (delivery.id,))
+    connection.execute(
+        "UPDATE subscriptions SET in_flight = NULL, waiting = waiting - 1, failures = failures + 1,"
+        " last_failure_at = ?, last_failure = ?, next_due = CASE WHEN waiting > 1 THEN ? END"
+        " WHERE id = ? AND in_flight = ?",
+        (result.at, result.reason, result.retry_at, delivery.subscription, delivery.id),
+    )
+
+
+def _claim(
+    connection: sqlite3.Connection,
+    now: float,
+    room: int,
+    per_host: Mapping[str, int],
+    default_per_host: int,
+) -> list[Delivery]:
+    full = json.dumps([host for host, free in per_host.items() if free <= 0])
+    rows = connection.execute(
+        "SELECT d.id, s.id AS subscription, d.seq, s.topic_id, s.topic, s.callback, s.host,"
+        " d.attempt, s.failures, s.last_seq, s.new_entries_only, s.signature, s.secret"
+        " FROM subscriptions s JOIN deliveries d ON d.id ="
+        " (SELECT min(id) FROM deliveries WHERE subscription = s.id)"
+        " WHERE s.next_due <= ? AND s.state IN ('active', 'renewing') AND s.expires_at > ?"
+        " AND s.host NOT IN (SELECT value FROM json_each(?)) ORDER BY s.next_due LIMIT ?",
+        (now, now, full, room),
+    ).fetchall()
+    taken: dict[str, int] = {}
+    claimed: list[Delivery] = []
+    for row in rows:
+        delivery = Delivery(*row)
+        count = taken.get(delivery.host, 0)
+        if count < per_host.get(delivery.host, default_per_host):
+            taken[delivery.host] = count + 1
+            claimed.append(delivery)
+    connection.executemany(
+        "UPDATE subscriptions SET in_flight = ?, next_due = NULL WHERE id = ?",
+        [(each.id, each.subscription) for each in claimed],
+    )
+    return claimed
