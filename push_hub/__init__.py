@@ -8,7 +8,7 @@ Rules, pure functions and tables:
 * `lifecycle`: the states of a subscription and what leads from one to another;
 * `requests`: forms from strangers; `callbacks`: their URLs; `leases`, `retries`, `signatures`;
 * `links`, `discovery`: Link headers, and what a document says about its hub and itself;
-* `feeds`: which entries are new, cutting out the known ones, making them safe to show;
+* `news`, `feeds`: which entries are new, cutting out the known ones, making them safe to show;
 * `addresses`: which addresses the hub may connect to; `limits`: rates and slots per host.
 
 Memory:
@@ -22,11 +22,18 @@ Edges, on asyncio and aiohttp:
 * `connecting`: HTTP clients that cannot be led to a refused address;
 * `verification`: asks callbacks whether they meant it; `denials` ride along;
 * `fetching`: one conditional GET, bounded; `intake`: from a ping to a recorded update;
-* `distribution`: from a recorded update to POSTs, retried;
+* `distribution`: from a recorded update to POSTs, retried; `content`: what exactly is sent;
 * `streams`: from a recorded update to browsers;
-* `hub`: puts the parts together; `app`: the routes, `create_app()`.
+* `context`, `tracing`: what the parts share; `hub`: puts them together;
+* `app`: the routes, `create_app()`; `metrics`.
 
 An update walks through `intake` -> `store.record` -> `hub.recorded` -> `distribution` and
 `streams`. Another source of updates (a fabric) calls `Hub.accept` with the Position they have, and
 learns of ours as a listener.
 """
+
+from push_hub.app import create_app
+from push_hub.hub import Hub
+from push_hub.settings import HubSettings, Publisher
+
+__all__ = ["Hub", "HubSettings", "Publisher", "create_app"]

@@ -58,9 +58,14 @@ class HostSlots:
         known = self._hosts.get(host)
         return self._start() if known is None else max(0, int(known.limit) - known.used)
 
-    def full(self) -> list[str]:
-        """Hosts with no slot left."""
-        return [name for name, host in self._hosts.items() if host.used >= int(host.limit)]
+    @property
+    def initial(self) -> int:
+        """The slots of a host nothing is known about."""
+        return self._start()
+
+    def shares(self) -> dict[str, int]:
+        """Slots left for each host something is known about."""
+        return {name: max(0, int(host.limit) - host.used) for name, host in self._hosts.items()}
 
     def take(self, host: str) -> None:
         """A request to the host begins."""
@@ -75,7 +80,10 @@ class HostSlots:
             known.limit = min(self._most, known.limit + 1)
         else:
             known.limit = max(min(self.SMALLEST, self._most), known.limit / 2)
-        if len(self._hosts) > MAX_KEYS:
+        # A healthy host with nothing under way is as good as one never heard of.
+        if known.used == 0 and known.limit >= self._start():
+            del self._hosts[host]
+        elif len(self._hosts) > MAX_KEYS:
             oldest = next(iter(self._hosts))
             if self._hosts[oldest].used == 0:
                 del self._hosts[oldest]

@@ -105,8 +105,8 @@ class Store(Protocol):
     async def due_fetches(self, now: float, limit: int) -> list[TopicRecord]:
         """Topics that were pinged since they were last fetched, and whose time has come."""
 
-    async def next_fetch(self) -> float | None:
-        """When the earliest fetch is due."""
+    async def next_fetch(self, after: float) -> float | None:
+        """When the earliest fetch is due that is not due yet."""
 
     async def fetched(
         self,

@@ -191,8 +191,6 @@ class Outcome(StrEnum):
     RETRY = "retry"
     DROPPED = "dropped"
     GONE = "gone"
-    RELEASED = "released"
-    """Not attempted: the hub stops. It is the next one's to send."""
 
 
 @dataclass(frozen=True, slots=True)

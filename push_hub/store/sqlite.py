@@ -127,8 +127,8 @@ class SqliteStore:
     async def due_fetches(self, now: float, limit: int) -> list[TopicRecord]:
         return await self._engine.read(lambda db: topics.due_fetches(db, now, limit))
 
-    async def next_fetch(self) -> float | None:
-        return await self._engine.read(topics.next_fetch)
+    async def next_fetch(self, after: float) -> float | None:
+        return await self._engine.read(lambda db: topics.next_fetch(db, after))
 
     async def fetched(
         self,

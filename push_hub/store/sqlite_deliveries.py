@@ -47,12 +47,6 @@ def exchange(
             superseded += _retry(connection, result)
         elif result.outcome is Outcome.DROPPED:
             _dropped(connection, result)
-        elif result.outcome is Outcome.RELEASED:
-            connection.execute(
-                "UPDATE subscriptions SET in_flight = NULL, next_due = ? WHERE in_flight = ?"
-                " AND id = ?",
-                (now, result.delivery.id, result.delivery.subscription),
-            )
         elif result.outcome is Outcome.GONE:
             gone = sqlite_subscriptions.end(
                 connection, result.delivery.subscription, Event.GONE, result.reason or "gone"

@@ -98,10 +98,10 @@ def due_fetches(connection: sqlite3.Connection, now: float, limit: int) -> list[
     return [TopicRecord(*row) for row in rows]
 
 
-def next_fetch(connection: sqlite3.Connection) -> float | None:
-    """When the earliest fetch is due."""
+def next_fetch(connection: sqlite3.Connection, after: float) -> float | None:
+    """When the earliest fetch is due that is not due yet."""
     (due,) = connection.execute(
-        "SELECT min(fetch_due) FROM topics WHERE fetch_due IS NOT NULL"
+        "SELECT min(fetch_due) FROM topics WHERE fetch_due > ?", (after,)
     ).fetchone()
     return None if due is None else float(due)
 

@@ -36,19 +36,31 @@ def test_memory_is_bounded():
 def test_a_host_earns_slots_by_answering_and_loses_them_by_failing():
     slots = HostSlots(16)
     assert slots.free("a") == 4
+    slots.take("a")
     for _ in range(20):
         slots.take("a")
         slots.give_back("a", answered=True)
-    assert slots.free("a") == 16
+    assert slots.free("a") == 15
     for _ in range(10):
         slots.take("a")
         slots.give_back("a", answered=False)
+    slots.give_back("a", answered=False)
     assert slots.free("a") == HostSlots.SMALLEST
+
+
+def test_only_busy_and_failing_hosts_are_remembered():
+    slots = HostSlots(16)
+    slots.take("good")
+    slots.give_back("good", answered=True)
+    slots.take("bad")
+    slots.give_back("bad", answered=False)
+    assert slots.shares() == {"bad": 2}
 
 
 def test_full_hosts_are_named():
     slots = HostSlots(4)
     slots.take("a")
-    assert slots.full() == ["a"]
+    assert slots.shares() == {"a": 0}
+    assert slots.initial == 1
     assert slots.free("a") == 0
     assert slots.free("b") == 1

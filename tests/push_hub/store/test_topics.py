@@ -26,7 +26,7 @@ def test_a_ping_makes_a_fetch_due_that_survives(tmp_path):
             assert (due.canonical, due.trace_id, due.ping_serial) == (TOPIC, TRACE, 1)
             await fetched(store, due)
             assert await store.due_fetches(9.0, 10) == []
-            assert await store.next_fetch() is None
+            assert await store.next_fetch(0.0) is None
             after = await store.topic(identify(TOPIC))
             assert (after.etag, after.digest, after.last_fetch_at) == ('"e"', b"d", 2.0)
 
@@ -68,9 +68,9 @@ def test_a_failed_fetch_is_tried_again_or_given_up_until_the_next_ping(tmp_path)
             (due,) = await store.due_fetches(30.0, 10)
             assert (due.fetch_failures, due.last_error) == (1, "timed out")
             await store.fetch_failed(topic.id, due.ping_serial, 31.0, reason="gone", retry_at=None)
-            assert await store.next_fetch() is None
+            assert await store.next_fetch(0.0) is None
             (topic,) = await ping(store, now=40.0)
-            assert await store.next_fetch() == 40.0
+            assert await store.next_fetch(0.0) == 40.0
 
     run(main())
 
@@ -81,7 +81,7 @@ def test_a_ping_does_not_wait_for_a_retry(tmp_path):
             (topic,) = await ping(store)
             await store.fetch_failed(topic.id, topic.ping_serial, 2.0, reason="x", retry_at=900.0)
             await ping(store, now=3.0)
-            assert await store.next_fetch() == 3.0
+            assert await store.next_fetch(0.0) == 3.0
 
     run(main())
 
@@ -92,7 +92,7 @@ def test_a_postponed_fetch_keeps_its_time_when_pinged_again(tmp_path):
             (topic,) = await ping(store)
             await store.postpone_fetch(topic.id, 50.0)
             await ping(store, now=2.0)
-            assert await store.next_fetch() == 50.0
+            assert await store.next_fetch(0.0) == 50.0
 
     run(main())
 

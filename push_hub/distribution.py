@@ -1,0 +1,202 @@
+"""From a recorded update to POSTs: many callbacks at once, each in order, retried.
+
+One loop trades results for new work with the store, a transaction each round; while it waits,
+deliveries end and results gather for the next. What is owed lives in the store alone: memory holds
+only what is in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+
+import aiohttp
+
+from push_hub.connecting import exact_url, reason_of
+from push_hub.content import Contents
+from push_hub.context import Context, Tasks
+from push_hub.errors import StoreError
+from push_hub.limits import HostSlots
+from push_hub.links import link_header
+from push_hub.retries import retry_after
+from push_hub.signatures import signature
+from push_hub.store.records import (
+    Delivery,
+    DeliveryResult,
+    Exchanged,
+    Outcome,
+    Recorded,
+    Update,
+)
+
+_log = logging.getLogger(__name__)
+
+_STORE_PAUSE = 1.0
+_MAX_ANSWER = 64 << 10
+"""Bytes of an answer that are read to keep the connection; one with more is closed."""
+
+DELIVERY_HEADER = "X-Hub-Delivery"
+
+
+class Distributor:
+    """Delivers what the store says is owed."""
+
+    def __init__(self, context: Context, session: aiohttp.ClientSession) -> None:
+        self._context = context
+        self._session = session
+        self._contents = Contents(context.store)
+        self._slots = HostSlots(context.settings.deliveries_per_host)
+        self._results: list[DeliveryResult] = []
+        self._wake = asyncio.Event()
+        self._in_flight = Tasks()
+        self._loops = Tasks()
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Begin with what was owed before."""
+        repeated = await self._context.store.recover()
+        self._context.counters["deliveries_repeated"] += repeated
+        self._loops.start(self._run())
+
+    async def stop(self, patience: float) -> None:
+        """Finish what is in flight. What does not end in time is repeated after the next start."""
+        self._stopping = True
+        await self._in_flight.stop(patience)
+        await self._loops.stop()
+        try:
+            await self._exchange(room=0)
+        except StoreError as error:
+            _log.error("%s; deliveries that ended will be repeated", error)
+
+    def recorded(self, recorded: Recorded) -> None:
+        """There is something to deliver."""
+        if recorded.deliveries:
+            self._contents.keep(recorded.update)
+            self._wake.set()
+
+    def wake(self) -> None:
+        """Look for work now."""
+        self._wake.set()
+
+    async def _run(self) -> None:
+        context = self._context
+        while True:
+            self._wake.clear()
+            pause: float | None = None
+            try:
+                room = context.settings.deliveries_at_once - len(self._in_flight)
+                exchanged = await self._exchange(0 if self._stopping else room)
+                for delivery in exchanged.claimed:
+                    self._slots.take(delivery.host)
+                    self._in_flight.start(self._deliver(delivery))
+                if exchanged.claimed:
+                    continue  # there may be more; it costs nothing when there is not
+                if exchanged.next_due is not None:
+                    pause = max(0.0, exchanged.next_due - context.clock())
+            except StoreError as error:
+                _log.error("%s", error)
+                pause = _STORE_PAUSE
+            if self._results and pause != _STORE_PAUSE:
+                continue
+            try:
+                await asyncio.wait_for(self._wake.wait(), pause)
+            except TimeoutError:
+                continue
+
+    async def _exchange(self, room: int) -> Exchanged:
+        context = self._context
+        results, self._results = self._results, []
+        try:
+            exchanged = await context.store.exchange(
+                results, context.clock(), room, self._slots.shares(), self._slots.initial
+            )
+        except StoreError:
+            self._results[:0] = results
+            raise
+        context.counters["superseded"] += exchanged.superseded
+        for ended in exchanged.ended:
+            context.tracer.unsubscribed(ended.topic, ended.callback, ended.reason)
+        return exchanged
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        answered = False
+        try:
+            found = await self._contents.of(delivery)
+            if found is None:
+                result = DeliveryResult(
+                    delivery, Outcome.DROPPED, self._context.clock(), "its content is lost"
+                )
+            else:
+                update, body = found
+                result, answered = await self._attempt(delivery, update, body)
+                self._context.tracer.pushed(update, delivery.callback, result.reason)
+        except StoreError as error:
+            result = self._failed(delivery, str(error), None)
+        finally:
+            self._slots.give_back(delivery.host, answered)
+        self._context.counters[f"deliveries_{result.outcome}"] += 1
+        self._results.append(result)
+        self._wake.set()
+
+    async def _attempt(
+        self, delivery: Delivery, update: Update, body: bytes
+    ) -> tuple[DeliveryResult, bool]:
+        """One POST: how it ended, and whether there was any answer."""
+        try:
+            async with self._session.post(
+                exact_url(delivery.callback),
+                data=_Payload(body),
+                headers=self._headers(delivery, update, body),
+                allow_redirects=False,
+            ) as answer:
+                status, header = answer.status, answer.headers.get("Retry-After")
+                await _drain(answer)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return self._failed(delivery, reason_of(error), None), False
+        now = self._context.clock()
+        if 200 <= status < 300:
+            return DeliveryResult(delivery, Outcome.DELIVERED, now), True
+        reason = f"the callback answered {status}"
+        if status == 410:
+            return DeliveryResult(delivery, Outcome.GONE, now, reason), True
+        return self._failed(delivery, reason, retry_after(header, now)), True
+
+    def _headers(self, delivery: Delivery, update: Update, body: bytes) -> dict[str, str]:
+        """All there is: nothing of the publisher's but the content type."""
+        settings = self._context.settings
+        headers = {
+            "Content-Type": update.content_type,
+            "Link": link_header(settings.hub_url, delivery.topic),
+            # The same for every attempt, so that a receiver can recognise a repeat.
+            DELIVERY_HEADER: f"{update.position}-{delivery.subscription}",
+        }
+        if delivery.secret is not None:
+            algorithm = delivery.signature or settings.signature
+            headers["X-Hub-Signature"] = signature(delivery.secret, body, algorithm)
+        return headers
+
+    def _failed(self, delivery: Delivery, reason: str, asked: float | None) -> DeliveryResult:
+        schedule, now = self._context.settings.delivery_retries, self._context.clock()
+        retry_at = now + schedule.delay(delivery.failures + 1, random.random(), asked)
+        exhausted = schedule.exhausted(delivery.attempt + 1)
+        outcome = Outcome.DROPPED if exhausted else Outcome.RETRY
+        return DeliveryResult(delivery, outcome, now, reason, retry_at)
+
+
+class _Payload(aiohttp.payload.BytesPayload):
+    """Bytes of any size, without aiohttp's advice to stream large ones: these are in memory."""
+
+    def __init__(self, value: bytes) -> None:
+        aiohttp.payload.Payload.__init__(self, value, content_type="application/octet-stream")
+        self._size = len(value)
+
+
+async def _drain(answer: aiohttp.ClientResponse) -> None:
+    """Read what little a callback says, so that its connection can be used again."""
+    size = 0
+    async for chunk in answer.content.iter_any():
+        size += len(chunk)
+        if size > _MAX_ANSWER:
+            answer.close()
+            return
