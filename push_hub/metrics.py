@@ -21,7 +21,7 @@ async def exposition(hub: Hub) -> bytes:
     return generate_latest(registry)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class _Collector:
     counters: dict[str, int]
     stored: Statistics
