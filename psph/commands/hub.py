@@ -1,0 +1,118 @@
+"""`psph hub`: run a WebSub hub on its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from psph.configuration.addresses import parse_address
+from psph.errors import PsphError
+
+if TYPE_CHECKING:
+    from push_hub import HubSettings
+
+_NETWORKS = "Private network that {} may be in, in CIDR form; may be repeated."
+
+
+@click.command(short_help="Run a WebSub hub on its own.")
+@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", show_default=True)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Directory of the database and the admin token; made when there is none.",
+)
+@click.option("--public-url", metavar="URL", help="Where the world reaches the hub, if elsewhere.")
+@click.option("--allow-fetch", metavar="CIDR", multiple=True, help=_NETWORKS.format("topics"))
+@click.option("--allow-callback", metavar="CIDR", multiple=True, help=_NETWORKS.format("callbacks"))
+@click.option(
+    "--topic-host",
+    metavar="HOST",
+    multiple=True,
+    help="Serve topics of this host and its subdomains only; may be repeated.",
+)
+@click.option(
+    "--poll",
+    metavar="SECONDS",
+    type=click.FloatRange(min=1),
+    help="Fetch subscribed topics this often, for publishers that never ping.",
+)
+def hub(
+    listen: str,
+    data: Path,
+    public_url: str | None,
+    allow_fetch: tuple[str, ...],
+    allow_callback: tuple[str, ...],
+    topic_host: tuple[str, ...],
+    poll: float | None,
+) -> None:
+    """Run a WebSub hub until Ctrl-C or SIGTERM.
+
+    Publishers and subscribers use /hub, browsers /stream; /metrics and /healthz are for operators.
+    When it serves, one line `ready http://HOST:PORT/` is printed. Private addresses are refused
+    unless allowed: topics and callbacks come from strangers.
+    """
+    from identifiers import InvalidHost, normalise_host
+    from psirp_sim.runtime import loop
+    from psph import admin_token
+    from push_hub import HubSettings, Publisher
+    from push_hub.addresses import parse_networks
+
+    try:
+        host, port = parse_address(listen)
+        data.mkdir(parents=True, exist_ok=True)
+        token = admin_token.keep(data)
+        settings = HubSettings(
+            public_url or "",
+            allow_fetch=parse_networks(allow_fetch),
+            allow_callback=parse_networks(allow_callback),
+            topic_hosts=tuple(normalise_host(each) for each in topic_host),
+            # Whoever can read the data directory may publish anything.
+            publishers=(Publisher(token, "http"),),
+            poll_every=poll,
+        )
+    except (ValueError, InvalidHost) as error:
+        raise click.UsageError(str(error)) from None
+    except OSError as error:
+        raise PsphError(
+            f"{data} cannot be used ({error.strerror}): choose another --data"
+        ) from None
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    loop.run(_serve(settings, data, host, port))
+
+
+async def _serve(settings: HubSettings, data: Path, host: str, port: int) -> None:
+    import socket
+    from dataclasses import replace
+
+    from aiohttp import web
+
+    from push_hub import create_app
+    from push_hub.errors import StoreError
+
+    stopped = asyncio.Event()
+    running = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        running.add_signal_handler(number, stopped.set)
+    try:
+        # Bound before the hub starts, because its links name the port.
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=1024)
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listening.getsockname()[1]}"
+        app = create_app(replace(settings, public_url=settings.public_url or address), data)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
+        await runner.setup()
+    except (OSError, StoreError) as error:
+        raise PsphError(f"the hub cannot run: {error}") from error
+    try:
+        await web.SockSite(runner, listening).start()
+        click.echo(f"ready {address}/")
+        await stopped.wait()
+    finally:
+        await runner.cleanup()
