@@ -2,14 +2,17 @@
 
 One loop trades results for new work with the store, a transaction each round; while it waits,
 deliveries end and results gather for the next. What is owed lives in the store alone: memory holds
-only what is in flight.
+what is in flight and, for hosts that answer, as much again that is claimed and begins as soon as a
+slot is free, so that nobody waits for the transaction.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
+from collections import deque
 
 import aiohttp
 
@@ -33,6 +36,9 @@ from push_hub.store.records import (
 _log = logging.getLogger(__name__)
 
 _STORE_PAUSE = 1.0
+_GATHER = 8
+_ROUND = 0.004
+"""Seconds between transactions while more than `_GATHER` deliveries are in flight."""
 _MAX_ANSWER = 64 << 10
 """Bytes of an answer that are read to keep the connection; one with more is closed."""
 
@@ -49,6 +55,8 @@ class Distributor:
         self._slots = HostSlots(context.settings.deliveries_per_host)
         self._results: list[DeliveryResult] = []
         self._wake = asyncio.Event()
+        self._ready: dict[str, deque[Delivery]] = {}
+        """Claimed and not begun, by host; hosts take turns in the order of the dictionary."""
         self._in_flight = Tasks()
         self._loops = Tasks()
         self._stopping = False
@@ -62,6 +70,8 @@ class Distributor:
     async def stop(self, patience: float) -> None:
         """Finish what is in flight. What does not end in time is repeated after the next start."""
         self._stopping = True
+        for host in tuple(self._ready):
+            self._release(host)
         await self._in_flight.stop(patience)
         await self._loops.stop()
         try:
@@ -85,31 +95,66 @@ class Distributor:
             self._wake.clear()
             pause: float | None = None
             try:
-                room = context.settings.deliveries_at_once - len(self._in_flight)
-                exchanged = await self._exchange(0 if self._stopping else room)
+                exchanged = await self._exchange(self._room())
                 for delivery in exchanged.claimed:
-                    self._slots.take(delivery.host)
-                    self._in_flight.start(self._deliver(delivery))
-                if exchanged.claimed:
-                    continue  # there may be more; it costs nothing when there is not
+                    self._ready.setdefault(delivery.host, deque()).append(delivery)
+                self._begin_ready()
                 if exchanged.next_due is not None:
                     pause = max(0.0, exchanged.next_due - context.clock())
+                if exchanged.claimed:
+                    pause = 0.0  # there may be more
             except StoreError as error:
                 _log.error("%s", error)
                 pause = _STORE_PAUSE
-            if self._results and pause != _STORE_PAUSE:
-                continue
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), pause)
-            except TimeoutError:
-                continue
+            if len(self._in_flight) > _GATHER:
+                # Under load: let more results gather for one transaction.
+                await asyncio.sleep(_ROUND)
+
+    def _room(self) -> int:
+        if self._stopping:
+            return 0
+        waiting = sum(len(queue) for queue in self._ready.values())
+        return 2 * self._context.settings.deliveries_at_once - len(self._in_flight) - waiting
+
+    def _shares(self) -> dict[str, int]:
+        """How many deliveries may be claimed for each host: its slots, and for a host that does
+        well as many again."""
+        shares = self._slots.shares()
+        for host, queue in self._ready.items():
+            shares[host] = self._slots.free(host) - len(queue)
+        return {
+            host: free + (self._slots.limit(host) if self._slots.healthy(host) else 0)
+            for host, free in shares.items()
+        }
+
+    def _begin_ready(self) -> None:
+        """Begin what there are slots for; each host in turn."""
+        most = self._context.settings.deliveries_at_once
+        for host in tuple(self._ready):
+            queue = self._ready.pop(host)
+            while queue and len(self._in_flight) < most and self._slots.free(host) > 0:
+                delivery = queue.popleft()
+                self._slots.take(host)
+                self._in_flight.start(self._deliver(delivery))
+            if queue:
+                self._ready[host] = queue
+
+    def _release(self, host: str) -> None:
+        """Give back what is claimed for a host and not begun."""
+        now = self._context.clock()
+        self._results += [
+            DeliveryResult(delivery, Outcome.RELEASED, now)
+            for delivery in self._ready.pop(host, ())
+        ]
 
     async def _exchange(self, room: int) -> Exchanged:
         context = self._context
         results, self._results = self._results, []
         try:
             exchanged = await context.store.exchange(
-                results, context.clock(), room, self._slots.shares(), self._slots.initial
+                results, context.clock(), room, self._shares(), 2 * self._slots.initial
             )
         except StoreError:
             self._results[:0] = results
@@ -137,6 +182,9 @@ class Distributor:
             self._slots.give_back(delivery.host, answered)
         self._context.counters[f"deliveries_{result.outcome}"] += 1
         self._results.append(result)
+        if not answered:
+            self._release(delivery.host)  # they would wait long, and others could use the room
+        self._begin_ready()
         self._wake.set()
 
     async def _attempt(

@@ -67,6 +67,15 @@ class HostSlots:
         """Slots left for each host something is known about."""
         return {name: max(0, int(host.limit) - host.used) for name, host in self._hosts.items()}
 
+    def limit(self, host: str) -> int:
+        """Slots of the host, taken or not."""
+        known = self._hosts.get(host)
+        return self._start() if known is None else int(known.limit)
+
+    def healthy(self, host: str) -> bool:
+        """Whether the host has not lost slots by failing."""
+        return self.limit(host) >= self._start()
+
     def take(self, host: str) -> None:
         """A request to the host begins."""
         self._hosts.setdefault(host, _Host(self._start())).used += 1

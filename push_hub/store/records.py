@@ -191,6 +191,8 @@ class Outcome(StrEnum):
     RETRY = "retry"
     DROPPED = "dropped"
     GONE = "gone"
+    RELEASED = "released"
+    """Not attempted: claimed too early, or the hub stops. Due at once."""
 
 
 @dataclass(frozen=True, slots=True)

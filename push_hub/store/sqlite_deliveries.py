@@ -47,6 +47,12 @@ def exchange(
             superseded += _retry(connection, result)
         elif result.outcome is Outcome.DROPPED:
             _dropped(connection, result)
+        elif result.outcome is Outcome.RELEASED:
+            connection.execute(
+                "UPDATE subscriptions SET in_flight = NULL, next_due = ? WHERE id = ?"
+                " AND in_flight = ?",
+                (now, result.delivery.subscription, result.delivery.id),
+            )
         elif result.outcome is Outcome.GONE:
             gone = sqlite_subscriptions.end(
                 connection, result.delivery.subscription, Event.GONE, result.reason or "gone"

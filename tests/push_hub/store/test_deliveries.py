@@ -153,6 +153,18 @@ def test_after_a_crash_only_what_was_in_flight_is_repeated(tmp_path):
     run(main())
 
 
+def test_what_is_released_is_due_at_once(tmp_path):
+    async def main():
+        async with opened(tmp_path) as store:
+            await subscribe(store)
+            await publish(store)
+            (first,) = (await claim(store)).claimed
+            (again,) = (await claim(store, results=[result(first, Outcome.RELEASED)])).claimed
+            assert again == first
+
+    run(main())
+
+
 def test_a_result_that_comes_after_the_end_changes_nothing(tmp_path):
     async def main():
         async with opened(tmp_path) as store:
