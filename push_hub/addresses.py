@@ -86,3 +86,24 @@ def _meanings(address: Address) -> Iterable[Address]:
 def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:
     """Networks in CIDR form, as on the command line; an address alone is its own network."""
     return tuple(ipaddress.ip_network(text, strict=False) for text in texts)
+
+
+def client_address(remote: str, forwarded: Iterable[str], trusted: Iterable[Network]) -> str:
+    """Who a request comes from: the last address that is not a proxy we trust.
+
+    Addresses to the left of that one are whatever the client likes to claim.
+    """
+    networks = tuple(trusted)
+    claimed = [part.strip() for header in forwarded for part in header.split(",")]
+    client = remote
+    while claimed and _within(client, networks):
+        client = claimed.pop()
+    return client[:64]
+
+
+def _within(text: str, networks: tuple[Network, ...]) -> bool:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return any(address.version == each.version and address in each for each in networks)

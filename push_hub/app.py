@@ -11,7 +11,9 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver
 
 from identifiers import InvalidPosition, InvalidTopic, Position, Topic, identify
+from push_hub.addresses import client_address
 from push_hub.errors import AddressRefused, BadRequest, Refused, StoreError
+from push_hub.fetching import passable_type
 from push_hub.hub import Hub
 from push_hub.limits import RateLimit
 from push_hub.metrics import exposition
@@ -82,7 +84,12 @@ async def _refusals(
 ) -> web.StreamResponse:
     """Errors with a name become answers with a reason, in plain text."""
     hub = request.app[HUB]
-    wait = request.app[RATE].take(request.remote or "", hub.context.clock())
+    client = client_address(
+        request.remote or "",
+        request.headers.getall("X-Forwarded-For", ()),
+        hub.settings.trusted_proxies,
+    )
+    wait = request.app[RATE].take(client, hub.context.clock())
     if wait:
         hub.counters["requests_limited"] += 1
         text = "too many requests from your address: slow down\n"
@@ -149,10 +156,12 @@ async def post_content(request: web.Request) -> web.Response:
     if not _may_publish(hub, topic, request.headers.get("Authorization", "")):
         text = "a token for this topic is needed: send Authorization: Bearer TOKEN\n"
         return web.Response(status=401, text=text, headers={"WWW-Authenticate": "Bearer"})
+    if not hub.settings.serves_host(topic.host):
+        raise Refused(f"this hub does not serve topics of {topic.host}")
     if (request.content_length or 0) > hub.settings.max_body:
         raise web.HTTPRequestEntityTooLarge(hub.settings.max_body, request.content_length or 0)
     body = await request.read()
-    content_type = request.headers.get("Content-Type", "application/octet-stream")
+    content_type = passable_type(request.headers.get("Content-Type"))
     recorded = await hub.publish(topic, content_type, body)
     assert recorded is not None  # only updates that bring a position can be known
     return web.json_response({"position": str(recorded.update.position)}, status=201)

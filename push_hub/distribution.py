@@ -178,6 +178,10 @@ class Distributor:
                 self._context.tracer.pushed(update, delivery.callback, result.reason)
         except StoreError as error:
             result = self._failed(delivery, str(error), None)
+        except Exception as error:
+            # A fault of ours must not hold up the lane until the next start.
+            _log.exception("a delivery failed in an unexpected way")
+            result = self._failed(delivery, f"a fault of the hub: {error!r}"[:200], None)
         finally:
             self._slots.give_back(delivery.host, answered)
         self._context.counters[f"deliveries_{result.outcome}"] += 1

@@ -109,7 +109,7 @@ async def _read(
     return Fetched(
         at,
         permanent_url,
-        answer.headers.get("Content-Type", "application/octet-stream"),
+        passable_type(answer.headers.get("Content-Type")),
         body,
         _bounded(answer.headers.get("ETag")),
         _bounded(answer.headers.get("Last-Modified")),
@@ -119,7 +119,16 @@ async def _read(
 
 def _bounded(validator: str | None) -> str | None:
     """A validator worth sending back; a huge one would make our own requests fail."""
-    return validator if validator and len(validator) <= 1_000 else None
+    if validator and len(validator) <= 1_000 and validator.isascii() and validator.isprintable():
+        return validator
+    return None
+
+
+def passable_type(header: str | None) -> str:
+    """A content type that can be passed on exactly, or the one that promises nothing."""
+    if header and len(header) <= 1_000 and header.isascii() and header.isprintable():
+        return header
+    return "application/octet-stream"
 
 
 async def _body(answer: aiohttp.ClientResponse, max_body: int) -> bytes:

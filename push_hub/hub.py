@@ -181,11 +181,15 @@ class Hub:
                 _log.exception("a listener failed on %s", recorded.update.position)
 
     async def _sweep(self) -> None:
-        """End leases whose time is over."""
+        """End leases whose time is over, and forget what ended long ago."""
         while True:
             try:
                 for ended in await self.store.expire(self.context.clock()):
                     self._verifier.ended(ended)
+                await self.store.forget(
+                    self.context.clock() - self.settings.remember_ended,
+                    but_topics=self.streams.topics(),
+                )
             except StoreError as error:
                 _log.error("%s", error)
             await asyncio.sleep(_SWEEP)

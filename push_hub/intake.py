@@ -148,6 +148,11 @@ class Intake:
             # The ping number is still ahead: the fetch is made again.
             _log.error("%s", error)
             await asyncio.sleep(_STORE_PAUSE)
+        except Exception as error:
+            # A fault of ours must not lead to fetching again and again without a pause.
+            _log.exception("a fetch failed in an unexpected way")
+            failure = FetchFailed(f"a fault of the hub: {error!r}"[:200])
+            await self._failed(topic, topic.trace_id or _trace_id(), failure)
         finally:
             self._running.discard(topic.id)
             self._hosts[host] -= 1
@@ -261,7 +266,10 @@ class Intake:
 
     async def _relate(self, topic: TopicRecord, found: Fetched) -> None:
         """A permanent redirect and rel=self name the same document."""
-        own = discover(found.url, found.links, found.content_type, found.body or b"").self_url
+        links = await asyncio.to_thread(
+            discover, found.url, found.links, found.content_type, found.body or b""
+        )
+        own = links.self_url
         for url in {found.permanent_url, own} - {None, topic.fetch_url}:
             try:
                 other = identify(url or "")

@@ -71,10 +71,14 @@ class HubSettings:
     max_topics: int = 200_000
     max_waiting: int = 1_000
     """Updates that may wait for one subscription; beyond that its oldest are dropped."""
+    remember_ended: float = 7 * 86_400.0
+    """How long subscriptions that ended are kept for the diagnostics."""
     history: int = 100
     """Updates of a topic that are kept for streams that resume."""
     history_bytes: int = 64 << 20
     """Of one topic; the latest update is kept whatever its size."""
+    trusted_proxies: tuple[Network, ...] = ()
+    """Networks of reverse proxies whose X-Forwarded-For says who the client is."""
     client_rate: Rate = Rate(per_second=200.0, burst=2_000)
     """Requests of one client address."""
     ping_rate: Rate = Rate(per_second=2.0, burst=20)

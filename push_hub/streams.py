@@ -23,7 +23,7 @@ from push_hub.errors import Refused
 from push_hub.store.records import TopicRecord, Update
 
 HEARTBEAT = b": still here\n\n"
-_PAGE = 50
+_PAGE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,17 @@ class Streams:
     def __len__(self) -> int:
         return self._count
 
+    def topics(self) -> frozenset[int]:
+        """The topics that somebody is watching."""
+        return frozenset(self._by_topic)
+
     async def open(
         self, topics: Sequence[Topic], after: Sequence[Position | None], name: str
     ) -> Stream:
         """A stream of the topics, each from after a position, or from its current version on."""
+        for topic in topics:
+            if not self._context.settings.serves_host(topic.host):
+                raise Refused(f"this hub does not serve topics of {topic.host}")
         if self._count >= self._context.settings.streams_at_once or self._closed:
             raise Refused("this hub has too many streams open: try again later")
         self._count += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,12 @@ _NETWORKS = "Private network that {} may be in, in CIDR form; may be repeated."
     help="Serve topics of this host and its subdomains only; may be repeated.",
 )
 @click.option(
+    "--trusted-proxy",
+    metavar="CIDR",
+    multiple=True,
+    help="Reverse proxies whose X-Forwarded-For is believed; may be repeated.",
+)
+@click.option(
     "--poll",
     metavar="SECONDS",
     type=click.FloatRange(min=1),
@@ -49,6 +56,7 @@ def hub(
     allow_fetch: tuple[str, ...],
     allow_callback: tuple[str, ...],
     topic_host: tuple[str, ...],
+    trusted_proxy: tuple[str, ...],
     poll: float | None,
 ) -> None:
     """Run a WebSub hub until Ctrl-C or SIGTERM.
@@ -74,6 +82,7 @@ def hub(
             topic_hosts=tuple(normalise_host(each) for each in topic_host),
             # Whoever can read the data directory may publish anything.
             publishers=(Publisher(token, "http"),),
+            trusted_proxies=parse_networks(trusted_proxy),
             poll_every=poll,
         )
     except (ValueError, InvalidHost) as error:
@@ -82,6 +91,9 @@ def hub(
         raise PsphError(
             f"{data} cannot be used ({error.strerror}): choose another --data"
         ) from None
+    # The store's thread lets go of the interpreter with every statement; by default it waits 5 ms
+    # for a busy event loop to hand it back.
+    sys.setswitchinterval(0.0005)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     loop.run(_serve(settings, data, host, port))
 

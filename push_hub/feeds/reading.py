@@ -127,7 +127,7 @@ def _json_entry(item: dict[str, Any]) -> Entry:
     link = _text(item.get("url"))
     author = item.get("author")
     return Entry(
-        key=str(item.get("id") or "") or link or f"digest:{digest.hex()}",
+        key=_text(str(item.get("id") or "")) or link or f"digest:{digest.hex()}",
         digest=digest,
         title=_text(item.get("title")),
         link=link,

@@ -69,6 +69,10 @@ class Store(Protocol):
     async def expire(self, now: float, limit: int = 1_000) -> list[SubscriptionRecord]:
         """End subscriptions whose lease has, and say which."""
 
+    async def forget(self, before: float, *, but_topics: Collection[int], limit: int = 500) -> int:
+        """Forget subscriptions that ended before, and topics made before that never had an update
+        or have a subscription; how many."""
+
     async def subscription(self, topic: str, callback: str) -> SubscriptionRecord | None:
         """By its key: topic and callback as the subscriber spelled them."""
 

@@ -88,6 +88,7 @@ class SubscriptionRecord:
     last_failure: str | None
     reason: str | None
     """Why it ended, where the subscriber did not end it."""
+    ended_at: float | None
     secret: bytes | None = field(default=None, repr=False)
 
 

@@ -85,11 +85,19 @@ class SqliteStore:
         self, subscription: int, event: Event, reason: str, now: float
     ) -> SubscriptionRecord | None:
         return await self._engine.write(
-            lambda db: subscriptions.end(db, subscription, event, reason)
+            lambda db: subscriptions.end(db, subscription, event, reason, now)
         )
 
     async def expire(self, now: float, limit: int = 1_000) -> list[SubscriptionRecord]:
         return await self._engine.write(lambda db: subscriptions.expire(db, now, limit))
+
+    async def forget(self, before: float, *, but_topics: Collection[int], limit: int = 500) -> int:
+        return await self._engine.write(
+            lambda db: (
+                subscriptions.forget(db, before, limit)
+                + topics.forget(db, before, limit, but_topics)
+            )
+        )
 
     async def subscription(self, topic: str, callback: str) -> SubscriptionRecord | None:
         return await self._engine.read(lambda db: subscriptions.by_key(db, topic, callback))

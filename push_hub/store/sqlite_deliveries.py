@@ -3,6 +3,9 @@
 A subscription is a lane. `in_flight` is the delivery being attempted, `next_due` the time at which
 the lane may go on; one of them is NULL at any time, and both when nothing waits. So the order is
 kept, and finding work does not depend on how much is waiting.
+
+What many deliveries share is one statement with a JSON list in or out: each step of a statement
+lets go of the interpreter's lock and has to wait for a busy event loop to get it back.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ def exchange(
             )
         elif result.outcome is Outcome.GONE:
             gone = sqlite_subscriptions.end(
-                connection, result.delivery.subscription, Event.GONE, result.reason or "gone"
+                connection, result.delivery.subscription, Event.GONE, result.reason or "gone", now
             )
             ended += [] if gone is None else [gone]
     claimed = _claim(connection, now, room, per_host, default_per_host) if room > 0 else []
@@ -67,18 +70,28 @@ def exchange(
 
 
 def _delivered(connection: sqlite3.Connection, results: Sequence[DeliveryResult]) -> None:
-    connection.executemany(
-        "DELETE FROM deliveries WHERE id = ?", [(each.delivery.id,) for each in results]
+    if not results:
+        return
+    rows = json.dumps(
+        [
+            (each.delivery.id, each.delivery.subscription, each.delivery.seq, each.at)
+            for each in results
+        ]
+    )
+    connection.execute(
+        "DELETE FROM deliveries WHERE id IN (SELECT json_extract(value, '$[0]') FROM json_each(?))",
+        (rows,),
     )
     # The guard on in_flight: the subscription may have ended, or begun anew, meanwhile.
-    connection.executemany(
+    connection.execute(
         "UPDATE subscriptions SET in_flight = NULL, waiting = waiting - 1, failures = 0,"
-        " last_success_at = ?1, last_seq = max(last_seq, ?2),"
-        " next_due = CASE WHEN waiting > 1 THEN ?1 END WHERE id = ?3 AND in_flight = ?4",
-        [
-            (each.at, each.delivery.seq, each.delivery.subscription, each.delivery.id)
-            for each in results
-        ],
+        " last_success_at = done.at, last_seq = max(last_seq, done.seq),"
+        " next_due = CASE WHEN waiting > 1 THEN done.at END FROM"
+        " (SELECT json_extract(value, '$[0]') AS delivery, json_extract(value, '$[1]') AS lane,"
+        " json_extract(value, '$[2]') AS seq, json_extract(value, '$[3]') AS at"
+        " FROM json_each(?)) AS done"
+        " WHERE subscriptions.id = done.lane AND in_flight = done.delivery",
+        (rows,),
     )
 
 
@@ -119,25 +132,32 @@ def _claim(
     default_per_host: int,
 ) -> list[Delivery]:
     full = json.dumps([host for host, free in per_host.items() if free <= 0])
-    rows = connection.execute(
-        "SELECT d.id, s.id AS subscription, d.seq, s.topic_id, s.topic, s.callback, s.host,"
-        " d.attempt, s.failures, s.last_seq, s.new_entries_only, s.signature, s.secret"
-        " FROM subscriptions s JOIN deliveries d ON d.id ="
+    (found,) = connection.execute(
+        "SELECT json_group_array(json_array(delivery, lane, seq, topic_id, topic, callback, host,"
+        " attempt, failures, last_seq, new_entries_only, signature, secret)) FROM"
+        " (SELECT d.id AS delivery, s.id AS lane, d.seq, s.topic_id, s.topic, s.callback, s.host,"
+        " d.attempt, s.failures, s.last_seq, s.new_entries_only, s.signature,"
+        " hex(s.secret) AS secret FROM subscriptions s JOIN deliveries d ON d.id ="
         " (SELECT min(id) FROM deliveries WHERE subscription = s.id)"
         " WHERE s.next_due <= ? AND s.state IN ('active', 'renewing') AND s.expires_at > ?"
-        " AND s.host NOT IN (SELECT value FROM json_each(?)) ORDER BY s.next_due LIMIT ?",
+        " AND s.host NOT IN (SELECT value FROM json_each(?)) ORDER BY s.next_due LIMIT ?)",
         (now, now, full, room),
-    ).fetchall()
+    ).fetchone()
     taken: dict[str, int] = {}
     claimed: list[Delivery] = []
-    for row in rows:
+    for row in json.loads(found):
+        *_, new_entries_only, _, secret = row
+        row[-3], row[-1] = bool(new_entries_only), bytes.fromhex(secret) or None
         delivery = Delivery(*row)
         count = taken.get(delivery.host, 0)
         if count < per_host.get(delivery.host, default_per_host):
             taken[delivery.host] = count + 1
             claimed.append(delivery)
-    connection.executemany(
-        "UPDATE subscriptions SET in_flight = ?, next_due = NULL WHERE id = ?",
-        [(each.id, each.subscription) for each in claimed],
-    )
+    if claimed:
+        connection.execute(
+            "UPDATE subscriptions SET in_flight = claim.delivery, next_due = NULL FROM"
+            " (SELECT json_extract(value, '$[0]') AS lane, json_extract(value, '$[1]') AS delivery"
+            " FROM json_each(?)) AS claim WHERE subscriptions.id = claim.lane",
+            (json.dumps([(each.subscription, each.id) for each in claimed]),),
+        )
     return claimed

@@ -88,6 +88,7 @@ class SqliteEngine:
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
         connection.execute("PRAGMA foreign_keys = ON")
         return connection
 

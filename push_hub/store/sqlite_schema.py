@@ -71,6 +71,7 @@ _VERSION_1: Final = (
         in_flight INTEGER, next_due REAL,
         failures INTEGER NOT NULL DEFAULT 0,
         last_success_at REAL, last_failure_at REAL, last_failure TEXT, reason TEXT,
+        ended_at REAL,
         UNIQUE (topic, callback)
     )""",
     """CREATE INDEX subscriptions_of_topic ON subscriptions (topic_id)
@@ -79,6 +80,8 @@ _VERSION_1: Final = (
     "CREATE INDEX lanes_due ON subscriptions (next_due) WHERE next_due IS NOT NULL",
     """CREATE INDEX leases ON subscriptions (expires_at)
         WHERE state IN ('active', 'renewing')""",
+    "CREATE INDEX ended ON subscriptions (ended_at) WHERE ended_at IS NOT NULL",
+    "CREATE INDEX subscriptions_by_topic ON subscriptions (topic_id)",
     """CREATE TABLE verifications (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         mode TEXT NOT NULL, topic TEXT NOT NULL, callback TEXT NOT NULL,

@@ -141,7 +141,7 @@ def confirm(
     if existing is None:
         return None
     if verification.mode == "unsubscribe":
-        return _end(connection, existing, Event.UNSUBSCRIBE_CONFIRMED, None)
+        return _end(connection, existing, Event.UNSUBSCRIBE_CONFIRMED, None, asked_at)
     state = follow(existing.state, Event.SUBSCRIBE_CONFIRMED)
     if state is None:
         return None
@@ -173,18 +173,18 @@ def refuse(
     if state is None:
         return existing
     connection.execute(
-        "UPDATE subscriptions SET state = ?, reason = ? WHERE id = ?",
-        (state, None if state in RECEIVING else reason, existing.id),
+        "UPDATE subscriptions SET state = ?, reason = ?, ended_at = ? WHERE id = ?",
+        (state, *((None, None) if state in RECEIVING else (reason, now)), existing.id),
     )
     return by_id(connection, existing.id)
 
 
 def end(
-    connection: sqlite3.Connection, subscription: int, event: Event, reason: str
+    connection: sqlite3.Connection, subscription: int, event: Event, reason: str, now: float
 ) -> SubscriptionRecord | None:
     """An event that ends a subscription, if its state allows."""
     existing = by_id(connection, subscription)
-    return None if existing is None else _end(connection, existing, event, reason)
+    return None if existing is None else _end(connection, existing, event, reason, now)
 
 
 def expire(connection: sqlite3.Connection, now: float, limit: int) -> list[SubscriptionRecord]:
@@ -194,18 +194,26 @@ def expire(connection: sqlite3.Connection, now: float, limit: int) -> list[Subsc
         " AND expires_at <= ? ORDER BY expires_at LIMIT ?",
         (now, limit),
     ).fetchall()
-    ended = [_end(connection, record_of(row), Event.LEASE_ENDED, "the lease ended") for row in rows]
+    ended = [
+        _end(connection, record_of(row), Event.LEASE_ENDED, "the lease ended", now) for row in rows
+    ]
     return [each for each in ended if each is not None]
 
 
 def _follow(connection: sqlite3.Connection, existing: SubscriptionRecord, event: Event) -> None:
     state = follow(existing.state, event)
     if state is not None:
-        connection.execute("UPDATE subscriptions SET state = ? WHERE id = ?", (state, existing.id))
+        connection.execute(
+            "UPDATE subscriptions SET state = ?, ended_at = NULL WHERE id = ?", (state, existing.id)
+        )
 
 
 def _end(
-    connection: sqlite3.Connection, existing: SubscriptionRecord, event: Event, reason: str | None
+    connection: sqlite3.Connection,
+    existing: SubscriptionRecord,
+    event: Event,
+    reason: str | None,
+    now: float,
 ) -> SubscriptionRecord | None:
     state = follow(existing.state, event)
     if state is None:
@@ -213,7 +221,18 @@ def _end(
     connection.execute("DELETE FROM deliveries WHERE subscription = ?", (existing.id,))
     connection.execute(
         "UPDATE subscriptions SET state = ?, reason = ?, waiting = 0, in_flight = NULL,"
-        " next_due = NULL, failures = 0, secret = NULL, expires_at = NULL WHERE id = ?",
-        (state, reason, existing.id),
+        " next_due = NULL, failures = 0, secret = NULL, expires_at = NULL, ended_at = ?"
+        " WHERE id = ?",
+        (state, reason, None if state is State.PENDING else now, existing.id),
     )
     return by_id(connection, existing.id)
+
+
+def forget(connection: sqlite3.Connection, before: float, limit: int) -> int:
+    """Forget subscriptions that ended long ago and that nobody asks for again."""
+    return connection.execute(
+        "DELETE FROM subscriptions WHERE id IN (SELECT id FROM subscriptions WHERE ended_at < ?"
+        " AND NOT EXISTS (SELECT 1 FROM verifications v WHERE v.topic = subscriptions.topic"
+        " AND v.callback = subscriptions.callback) LIMIT ?)",
+        (before, limit),
+    ).rowcount

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from identifiers import Topic
 from push_hub.errors import Refused
@@ -175,3 +176,17 @@ def poll(connection: sqlite3.Connection, every: float, now: float, trace_ids: Se
         [(trace, now, row[0]) for row, trace in zip(rows, trace_ids, strict=False)],
     )
     return len(rows)
+
+
+def forget(connection: sqlite3.Connection, before: float, limit: int, but: Collection[int]) -> int:
+    """Forget topics that nobody subscribes to and that never had an update.
+
+    One that had is kept for its numbering: versions must not begin again in the same epoch.
+    """
+    return connection.execute(
+        "DELETE FROM topics WHERE id IN (SELECT id FROM topics WHERE created_at < ?"
+        " AND last_version = 0 AND last_update_at IS NULL AND fetch_due IS NULL"
+        " AND NOT EXISTS (SELECT 1 FROM subscriptions WHERE topic_id = topics.id)"
+        " AND id NOT IN (SELECT value FROM json_each(?)) LIMIT ?)",
+        (before, json.dumps(list(but)), limit),
+    ).rowcount

@@ -2,7 +2,7 @@
 
 import pytest
 
-from push_hub.addresses import AddressPolicy, parse_networks
+from push_hub.addresses import AddressPolicy, client_address, parse_networks
 from push_hub.errors import AddressRefused
 
 PUBLIC = AddressPolicy((), "delivery", "--allow-callback")
@@ -48,3 +48,20 @@ def test_hosts_that_are_addresses_are_checked_before_anything_is_sent():
     for host in ("127.0.0.1", "[::1]"):
         with pytest.raises(AddressRefused):
             PUBLIC.check_host(host)
+
+
+@pytest.mark.parametrize(
+    ("remote", "forwarded", "client"),
+    [
+        ("8.8.8.8", [], "8.8.8.8"),
+        ("8.8.8.8", ["1.1.1.1"], "8.8.8.8"),
+        ("127.0.0.1", [], "127.0.0.1"),
+        ("127.0.0.1", ["1.1.1.1"], "1.1.1.1"),
+        ("127.0.0.1", ["6.6.6.6, 1.1.1.1"], "1.1.1.1"),
+        ("127.0.0.1", ["6.6.6.6", "1.1.1.1, 127.0.0.2"], "1.1.1.1"),
+        ("127.0.0.1", ["nonsense"], "nonsense"),
+    ],
+)
+def test_only_trusted_proxies_are_believed(remote, forwarded, client):
+    assert client_address(remote, forwarded, parse_networks(["127.0.0.0/8"])) == client
+    assert client_address(remote, forwarded, ()) == remote

@@ -266,6 +266,31 @@ def test_a_ping_answered_before_a_crash_is_fetched_after_it(tmp_path):
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("application/feed+json", b'{"version": "https://jsonfeed.org/version/1", "items": '
+         b'[{"id": "\\ud800", "title": "\\udfff", "url": "\\u0000"}]}'),
+        ("text/\xff\u2028", b"odd type"),
+        ("application/atom+xml; charset=utf-7", atom(("a", "+ADw-script+AD4-"))),
+        ("application/rss+xml; charset=no-such", b"<rss version='2.0'><channel><item/></channel>"),
+        ("text/xml", b"<feed>" * 5_000),
+    ],
+)  # fmt: skip
+def test_odd_documents_are_delivered_as_they_are(tmp_path, content_type, body):
+    async def main():
+        async with world(tmp_path) as w:
+            topic = w.site.put("/t", body, content_type, ETag='"\xfc"')
+            await w.subscribe(topic)
+            await w.ping(topic)
+            await until(lambda: w.reader.received, "the delivery")
+            assert w.reader.received[0].body == body
+            if content_type.isascii():
+                assert w.reader.received[0].headers["Content-Type"] == content_type
+
+    run(main())
+
+
 class TestContentSentDirectly:
     """POST /publish with a token."""
 

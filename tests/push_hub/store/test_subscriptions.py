@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from identifiers import identify
 from push_hub.errors import Refused
 from push_hub.lifecycle import Event, State
 from push_hub.store.records import Caps
@@ -146,5 +147,39 @@ def test_the_hub_can_end_a_subscription(tmp_path):
             ended = await store.end(active.id, Event.DENIED, "spam", 1.0)
             assert (ended.state, ended.reason) == (State.DENIED, "spam")
             assert await store.end(active.id, Event.DENIED, "again", 1.0) is None
+
+    run(main())
+
+
+def test_what_ended_long_ago_is_forgotten_and_numbering_is_not(tmp_path):
+    async def main():
+        async with opened(tmp_path) as store:
+            await subscribe(store, lease=10)
+            await subscribe(store, "http://r.example/lasting")
+            asked = await store.request(
+                wish("http://r.example/no", topic="http://other.example/"), 10, CAPS, 0.0
+            )
+            await store.refuse(asked, "404", 1.0)
+            await publish(store)
+            await store.expire(50.0)
+            assert await store.forget(1.0, but_topics=[]) == 0
+            # The subscription that expired, the refused one, and the topic only that one wanted.
+            assert await store.forget(60.0, but_topics=[]) == 3
+            statistics = await store.statistics()
+            assert statistics.subscriptions == {"active": 1}
+            assert statistics.topics == 1
+            assert (await publish(store, b"y")).update.position.version == 2
+
+    run(main())
+
+
+def test_what_is_watched_or_asked_for_again_is_not_forgotten(tmp_path):
+    async def main():
+        async with opened(tmp_path) as store:
+            await subscribe(store, lease=10)
+            await store.expire(20.0)
+            await store.request(wish(), 10, CAPS, 30.0)
+            watched = await store.ensure_topic(identify("http://watched.example/"), CAPS, 0.0)
+            assert await store.forget(99.0, but_topics=[watched.id]) == 0
 
     run(main())
