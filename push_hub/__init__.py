@@ -20,7 +20,7 @@ Memory:
 Edges, on asyncio and aiohttp:
 
 * `connecting`: HTTP clients that cannot be led to a refused address;
-* `verification`: asks callbacks whether they meant it; `denials` ride along;
+* `verification`: asks callbacks whether they meant it, and tells them of denials;
 * `fetching`: one conditional GET, bounded; `intake`: from a ping to a recorded update;
 * `distribution`: from a recorded update to POSTs, retried; `content`: what exactly is sent;
 * `streams`: from a recorded update to browsers;

@@ -85,10 +85,6 @@ class Distributor:
             self._contents.keep(recorded.update)
             self._wake.set()
 
-    def wake(self) -> None:
-        """Look for work now."""
-        self._wake.set()
-
     async def _run(self) -> None:
         context = self._context
         while True:
