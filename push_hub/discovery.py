@@ -17,7 +17,7 @@ from typing import Final
 from push_hub.feeds.markup import Element, scan_xml
 from push_hub.links import Link, parse_link_headers, resolve
 
-MAX_BODY: Final = 1 << 20
+MAX_BODY: Final = 256 << 10
 """Bytes of a body that are searched for links; heads are at the beginning."""
 
 MAX_LINKS: Final = 50

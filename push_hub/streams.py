@@ -17,7 +17,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
-from identifiers import Position, Topic
+from identifiers import Position, PublisherId, Topic
 from push_hub.context import Context
 from push_hub.errors import Refused
 from push_hub.store.records import TopicRecord, Update
@@ -124,6 +124,7 @@ class Stream:
         self._size = 0
         self._ended = False
         self._sent: dict[int, int] = {}
+        self._last: dict[tuple[int, PublisherId], Position] = {}
 
     def put(self, event: Event) -> None:
         """Queue an event, or drop the browser when too much is waiting for it."""
@@ -163,6 +164,8 @@ class Stream:
             # Recorded while the history was read, and sent from there already.
             if update is not None and update.seq <= self._sent.get(update.topic_id, 0):
                 continue
+            if update is not None and (notice := self._notice(update)):
+                yield notice
             yield waiting
 
     async def _catch_up(self) -> AsyncIterator[Event]:
@@ -177,12 +180,13 @@ class Stream:
                 resume[record.id] = latest.seq - 1
                 continue
             found = await store.find(record.id, after)
-            if found is None:
-                notice, resume[record.id] = await self._missed(record, after, latest)
-                if notice is not None:
-                    yield notice
-            else:
-                resume[record.id] = found
+            if found is not None or self._continues(after, latest):
+                # What is missing between this and the next one shows when that is sent.
+                self._last[record.id, after.publisher] = after
+                resume[record.id] = found or 0
+                continue
+            resume[record.id] = latest.seq - 1
+            yield notice_event("reset", self.spellings[record.id], after, latest.position)
         if not resume:
             return
         at = min(resume.values())
@@ -191,23 +195,31 @@ class Stream:
                 at = update.seq
                 if update.seq > resume[update.topic_id]:
                     self._sent[update.topic_id] = update.seq
+                    if notice := self._notice(update):
+                        yield notice
                     yield update_event(update, self.spellings[update.topic_id])
 
-    async def _missed(
-        self, record: TopicRecord, after: Position, latest: Update
-    ) -> tuple[Event | None, int]:
-        """The client's position is not in the history: what to tell it, and where to go on."""
-        history = await self._context.store.history([record.id], 0, 1)
-        oldest = history[0] if history else latest
-        spelling = self.spellings[record.id]
-        same = (after.publisher, after.epoch) == (latest.position.publisher, latest.position.epoch)
-        if not same:
-            return notice_event("reset", spelling, after, oldest.position), oldest.seq - 1
-        if after.version >= latest.position.version:
-            return notice_event("reset", spelling, after, latest.position), latest.seq - 1
-        if oldest.position.directly_follows(after):
-            return None, oldest.seq - 1
-        return notice_event("gap", spelling, after, oldest.position), oldest.seq - 1
+    @staticmethod
+    def _continues(after: Position, latest: Update) -> bool:
+        """Whether the client's numbering is that of the latest update, and behind it."""
+        now = latest.position
+        return (after.publisher, after.epoch) == (now.publisher, now.epoch) and after < now
+
+    def _notice(self, update: Update) -> Event | None:
+        """What to say before an update when it is not the one after the last its publisher had.
+
+        The history may lose its oldest while it is read, so this is asked for every event.
+        """
+        position = update.position
+        key = (update.topic_id, position.publisher)
+        last = self._last.get(key)
+        if last is not None and position <= last:
+            return None
+        self._last[key] = position
+        if last is None or position.directly_follows(last):
+            return None
+        kind = "gap" if position.epoch == last.epoch else "reset"
+        return notice_event(kind, self.spellings[update.topic_id], last, position)
 
 
 def update_event(update: Update, spelling: str) -> Event:
@@ -230,6 +242,6 @@ def update_event(update: Update, spelling: str) -> Event:
 
 
 def notice_event(kind: str, spelling: str, after: Position, resumes: Position) -> Event:
-    """A `gap` or `reset`: the client knew `after`, and the next event is `resumes` or later."""
+    """A `gap` or `reset`: the client knew `after`, and goes on with `resumes`."""
     data = {"topic": spelling, "after": str(after), "resumes": str(resumes)}
     return Event(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode())

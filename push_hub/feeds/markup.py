@@ -12,10 +12,11 @@ from typing import Any, Final
 from xml.parsers import expat
 
 MAX_DEPTH: Final = 100
+MAX_ELEMENTS: Final = 200_000
 
 
 class _Stop(Exception):
-    """The document is hostile or too deep: what was seen so far is all there will be."""
+    """The document is hostile, too long or too deep: what was seen so far is all there will be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,15 @@ def scan_xml(
     """
     parser = expat.ParserCreate(namespace_separator=" ")
     parents: list[str] = []
+    count = 0
 
     def refuse(*_: Any) -> Any:
         raise _Stop
 
     def start_element(name: str, attributes: dict[str, str]) -> None:
-        if len(parents) >= MAX_DEPTH:
+        nonlocal count
+        count += 1
+        if len(parents) >= MAX_DEPTH or count > MAX_ELEMENTS:
             raise _Stop
         begin(Element(name, attributes, tuple(parents), parser.CurrentByteIndex))
         parents.append(name)

@@ -17,8 +17,16 @@ from typing import Any, Final
 
 import feedparser  # type: ignore[import-untyped]
 
+from push_hub.feeds.markup import Element, scan_xml
+
 MAX_ENTRIES: Final = 2_000
 """More than any reader looks at. A longer feed is treated as a document: new by its digest."""
+
+MAX_FEED: Final = 4 << 20
+"""Bytes. A larger feed is treated as a document, too."""
+
+MAX_BROKEN: Final = 128 << 10
+"""Bytes of a feed that is not well-formed: feedparser takes seconds for a megabyte of those."""
 
 _ENTITY_DECLARATION: Final = re.compile(rb"<!\s*ENTITY", re.IGNORECASE)
 _FEED_START: Final = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?(?:rss|feed|rdf)\b", re.IGNORECASE)
@@ -57,7 +65,21 @@ def read_feed(content_type: str, body: bytes) -> Feed | None:
         return None
     if _ENTITY_DECLARATION.search(body) or body[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return None
-    return _xml_feed(content_type, body)
+    return _xml_feed(content_type, body) if _worth_reading(body) else None
+
+
+def _worth_reading(body: bytes) -> bool:
+    """Whether feedparser will be done with it soon: a quick look with expat."""
+    if len(body) > MAX_FEED:
+        return False
+    entries = 0
+
+    def count(element: Element) -> None:
+        nonlocal entries
+        entries += element.name.rpartition(" ")[2] in ("entry", "item")
+
+    well_formed = scan_xml(body, count)
+    return entries <= MAX_ENTRIES and (well_formed or len(body) <= MAX_BROKEN)
 
 
 def _xml_feed(content_type: str, body: bytes) -> Feed | None:

@@ -72,6 +72,25 @@ def test_a_feed_with_too_many_entries_is_a_document():
     assert read_feed("text/xml", rss(*[(n, "x") for n in range(2001)])) is None
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<feed>" * 100_000,
+        b"<feed>" + b"<" * 500_000,
+        b"<rss><channel><item><title>" + b"&" * 500_000,
+        rss(*[(n, "x") for n in range(40_000)]),
+        atom(("a", "x" * (4 << 20))),
+    ],
+)
+def test_what_would_take_too_long_to_read_is_a_document(body):
+    assert read_feed("text/xml", body) is None
+
+
+def test_a_feed_that_is_not_well_formed_is_read_all_the_same():
+    broken = rss(("a", "Q & A")).replace(b"</channel>", b"")
+    assert [entry.title for entry in read_feed("text/xml", broken).entries] == ["Q & A"]
+
+
 @given(st.sampled_from(KINDS), st.data())
 def test_any_bytes_are_read(kind, data):
     content_type, make = kind
