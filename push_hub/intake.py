@@ -143,6 +143,12 @@ class Intake:
 
     async def _fetch(self, topic: TopicRecord, host: str) -> None:
         try:
+            # Read again now that nobody else fetches it: a fetch may have ended between the look
+            # at what is due and this one's beginning, and its update must not be recorded twice.
+            current = await self._context.store.topic_by_id(topic.id)
+            if current is None or current.fetch_due is None:
+                return
+            topic = current
             await self._fetch_and_record(topic)
         except StoreError as error:
             # The ping number is still ahead: the fetch is made again.

@@ -7,10 +7,12 @@ import zlib
 import pytest
 from aiohttp import web
 
-from push_hub import Publisher
+from identifiers import identify
+from push_hub import Hub, Publisher
 from push_hub.settings import Rate
+from push_hub.store import SqliteStore
 from tests.push_hub.feeds.documents import atom
-from tests.push_hub.world import run, until, until_async, world
+from tests.push_hub.world import Site, chosen, run, served, until, until_async, world
 
 ATOM = "application/atom+xml; charset=utf-8"
 
@@ -97,6 +99,36 @@ def test_pings_coalesce_and_no_update_is_missed(tmp_path):
             await until(lambda: w.reader.received and w.reader.received[-1].body == b"new")
             await idle(w)
             assert len(w.site.fetches("/t")) == 2
+
+    run(main())
+
+
+def test_a_fetch_that_ends_while_the_next_ones_are_looked_up_is_not_made_again(tmp_path):
+    class SlowToTell(SqliteStore):
+        """Reads what is due, and tells it later than a loaded machine would."""
+
+        async def due_fetches(self, now, limit):
+            found = await super().due_fetches(now, limit)
+            await asyncio.sleep(0.05)
+            return found
+
+    async def main():
+        site, updates = Site(), []
+        app = web.Application()
+        app.router.add_get("/{path:.*}", site.answer)
+        async with served(app) as site.url:
+            topics = [identify(site.put(f"/{n}", b"hello")) for n in range(8)]
+            host = topics[0].host
+            store = await SlowToTell.open(tmp_path / "hub.sqlite")
+            async with Hub(chosen(topic_hosts=(host,)), store) as hub:
+                hub.listen(updates.append)
+                for topic in topics:
+                    await hub.ping((topic,))
+                    await asyncio.sleep(0.02)
+                await until(lambda: len(updates) >= 8, "updates")
+                await asyncio.sleep(0.3)
+            await store.close()
+            assert len(updates) == len(site.requests) == 8
 
     run(main())
 
@@ -200,9 +232,9 @@ def test_compressed_topics_are_read_and_bombs_are_not(tmp_path):
                 w.site.hooks[path] = compressed
                 await w.subscribe(w.site.url + path, path)
             await w.ping(*[w.site.url + path for path in bodies])
-            await until(lambda: len(w.reader.received) == 2)
+            await until(lambda: len(w.reader.received) >= 2)
             await idle(w)
-            assert {each.body for each in w.reader.received} == {b"hello"}
+            assert [each.body for each in w.reader.received] == [b"hello", b"hello"]
             errors = {each.fetch_url: each.last_error for each in await w.hub.store.topics()}
             assert "larger than" in errors[f"{w.site.url}/bomb"]
             assert "larger than" in errors[f"{w.site.url}/large"]
