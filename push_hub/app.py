@@ -15,8 +15,10 @@ from push_hub.addresses import client_address
 from push_hub.errors import AddressRefused, BadRequest, Refused, StoreError
 from push_hub.fetching import passable_type
 from push_hub.hub import Hub
+from push_hub.keys import HUB
 from push_hub.limits import RateLimit
 from push_hub.metrics import exposition
+from push_hub.pages import add_pages
 from push_hub.requests import Ping, SubscriptionRequest, read_form, read_request
 from push_hub.settings import HubSettings
 from push_hub.store import SqliteStore
@@ -25,7 +27,6 @@ from traces import TraceSink
 
 _log = logging.getLogger(__name__)
 
-HUB: web.AppKey[Hub] = web.AppKey("hub", Hub)
 RATE: web.AppKey[RateLimit] = web.AppKey("rate", RateLimit)
 
 _FORM = "application/x-www-form-urlencoded"
@@ -70,6 +71,7 @@ def create_app(
     app.router.add_get("/stream", get_stream)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/metrics", metrics)
+    add_pages(app, resolver)
     return app
 
 

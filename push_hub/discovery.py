@@ -1,7 +1,7 @@
 """Which hubs a topic names, and what it calls itself: from its headers and its body.
 
 Link headers come first; only when they name no hub or no self is the body asked: `<link>` in
-HTML, Atom and RSS, `hubs` and `feed_url` in a JSON Feed. `alternates` are the feeds a home page
+HTML, Atom and RSS, `hubs` and `feed_url` in a JSON Feed. `feeds` are those a home page
 offers. Everything here is text in, value out; nothing is fetched.
 """
 
@@ -34,7 +34,13 @@ class Discovery:
 
     hubs: tuple[str, ...] = ()
     self_url: str | None = None
-    alternates: tuple[str, ...] = ()
+    feeds: tuple[Link, ...] = ()
+    """Those it offers, each once."""
+
+    @property
+    def alternates(self) -> tuple[str, ...]:
+        """Where they are."""
+        return tuple(link.href for link in self.feeds)
 
 
 def discover(url: str, link_headers: Iterable[str], content_type: str, body: bytes) -> Discovery:
@@ -43,12 +49,11 @@ def discover(url: str, link_headers: Iterable[str], content_type: str, body: byt
     body_links = _body_links(url, content_type, body[:MAX_BODY])
     hubs = _with_rel(headers, "hub") or _with_rel(body_links, "hub")
     selves = _with_rel(headers, "self") or _with_rel(body_links, "self")
-    alternates = [
-        link.href
-        for link in (*headers, *body_links)
-        if "alternate" in link.rels and link.type in _FEED_TYPES
-    ]
-    return Discovery(tuple(hubs), selves[0] if selves else None, tuple(dict.fromkeys(alternates)))
+    feeds: dict[str, Link] = {}
+    for link in (*headers, *body_links):
+        if "alternate" in link.rels and link.type in _FEED_TYPES:
+            feeds.setdefault(link.href, link)
+    return Discovery(tuple(hubs), selves[0] if selves else None, tuple(feeds.values()))
 
 
 def _with_rel(links: Iterable[Link], rel: str) -> list[str]:
@@ -112,7 +117,8 @@ class _HtmlLinks(HTMLParser):
             self.base = href
         elif len(self.links) < MAX_LINKS:
             rels = frozenset(values.get("rel", "").lower().split())
-            self.links.append(Link(href, rels, values.get("type", "").lower()))
+            media_type = values.get("type", "").lower()
+            self.links.append(Link(href, rels, media_type, values.get("title", "")))
 
 
 def _html_links(url: str, body: bytes) -> list[Link]:

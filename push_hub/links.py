@@ -27,6 +27,7 @@ class Link:
     href: str
     rels: frozenset[str]
     type: str = ""
+    title: str = ""
 
 
 def link_header(hub: str, topic: str) -> str:
@@ -55,7 +56,8 @@ def parse_link_headers(headers: Iterable[str], base: str) -> list[Link]:
                 parameters.setdefault(name.lower(), value)
             if "anchor" not in parameters and (href := resolve(base, link[1])):
                 rels = frozenset(parameters.get("rel", "").lower().split())
-                found.append(Link(href, rels, parameters.get("type", "").lower()))
+                media_type = parameters.get("type", "").lower()
+                found.append(Link(href, rels, media_type, parameters.get("title", "")))
             comma = re.compile(r"\s*,").match(text, at)
             if comma is None:
                 break

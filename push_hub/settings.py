@@ -45,6 +45,8 @@ class HubSettings:
     topic_hosts: tuple[str, ...] = ()
     """Whose topics the hub serves, subdomains included; empty: everybody's."""
     publishers: tuple[Publisher, ...] = ()
+    admin_token: str = field(default="", repr=False)
+    """Who bears it sees whole callbacks in the diagnostics; empty: nobody."""
 
     leases: LeaseBounds = field(default_factory=LeaseBounds)
     delivery_retries: RetrySchedule = field(default_factory=RetrySchedule)

@@ -50,6 +50,10 @@ class Streams:
         """The topics that somebody is watching."""
         return frozenset(self._by_topic)
 
+    def watching(self, topic_id: int) -> int:
+        """How many streams carry the topic."""
+        return len(self._by_topic.get(topic_id, ()))
+
     async def open(
         self, topics: Sequence[Topic], after: Sequence[Position | None], name: str
     ) -> Stream:

@@ -82,6 +82,7 @@ def hub(
             topic_hosts=tuple(normalise_host(each) for each in topic_host),
             # Whoever can read the data directory may publish anything.
             publishers=(Publisher(token, "http"),),
+            admin_token=token,
             trusted_proxies=parse_networks(trusted_proxy),
             poll_every=poll,
         )

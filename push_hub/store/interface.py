@@ -25,6 +25,7 @@ from push_hub.store.records import (
     TopicRecord,
     Update,
     Verification,
+    Version,
 )
 
 
@@ -135,6 +136,9 @@ class Store(Protocol):
     async def relate(self, topic_id: int, other: Topic) -> None:
         """Two topics are the same document: a ping for one is a ping for the other."""
 
+    async def spellings(self, topic_id: int, limit: int = 100) -> list[str]:
+        """The topic's canonical form, the spellings in use, and the topics it is related to."""
+
     async def poll(self, every: float, now: float, trace_ids: Sequence[str]) -> int:
         """Make a fetch due of topics subscribed to and not fetched for so long; how many."""
 
@@ -159,6 +163,9 @@ class Store(Protocol):
 
     async def history(self, topic_ids: Collection[int], after: int, limit: int) -> list[Update]:
         """Updates recorded after number `after`, oldest first."""
+
+    async def versions(self, topic_id: int, limit: int) -> list[Version]:
+        """The updates in the history, newest first."""
 
     async def find(self, topic_id: int, position: Position) -> int | None:
         """The number of the update with this position; None when it is not in the history."""

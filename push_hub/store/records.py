@@ -153,6 +153,17 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class Version:
+    """An update in the history, without what it said."""
+
+    position: Position
+    origin: Origin
+    content_type: str
+    size: int
+    recorded_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """What recording an update led to."""
 

@@ -32,6 +32,7 @@ from push_hub.store.records import (
     TopicRecord,
     Update,
     Verification,
+    Version,
 )
 from push_hub.store.sqlite_engine import SqliteEngine
 
@@ -165,6 +166,9 @@ class SqliteStore:
     async def relate(self, topic_id: int, other: Topic) -> None:
         await self._engine.write(lambda db: topics.relate(db, topic_id, other))
 
+    async def spellings(self, topic_id: int, limit: int = 100) -> list[str]:
+        return await self._engine.read(lambda db: topics.spellings(db, topic_id, limit))
+
     async def poll(self, every: float, now: float, trace_ids: Sequence[str]) -> int:
         return await self._engine.write(lambda db: topics.poll(db, every, now, trace_ids))
 
@@ -195,6 +199,9 @@ class SqliteStore:
 
     async def history(self, topic_ids: Collection[int], after: int, limit: int) -> list[Update]:
         return await self._engine.read(lambda db: updates.history(db, topic_ids, after, limit))
+
+    async def versions(self, topic_id: int, limit: int) -> list[Version]:
+        return await self._engine.read(lambda db: updates.versions(db, topic_id, limit))
 
     async def find(self, topic_id: int, position: Position) -> int | None:
         return await self._engine.read(lambda db: updates.find(db, topic_id, position))

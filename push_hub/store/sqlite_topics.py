@@ -163,6 +163,20 @@ def relate(connection: sqlite3.Connection, topic_id: int, other: Topic) -> None:
     )
 
 
+def spellings(connection: sqlite3.Connection, topic_id: int, limit: int) -> list[str]:
+    """All that is known to mean this topic, the canonical form first."""
+    rows = connection.execute(
+        "SELECT canonical FROM topics WHERE id = ?1"
+        " UNION ALL SELECT fetch_url FROM topics WHERE id = ?1"
+        " UNION ALL SELECT other FROM related"
+        " WHERE canonical = (SELECT canonical FROM topics WHERE id = ?1)"
+        " UNION ALL SELECT * FROM (SELECT DISTINCT topic FROM subscriptions WHERE topic_id = ?1"
+        " LIMIT ?2)",
+        (topic_id, limit),
+    )
+    return list(dict.fromkeys(spelling for (spelling,) in rows))[:limit]
+
+
 def poll(connection: sqlite3.Connection, every: float, now: float, trace_ids: Sequence[str]) -> int:
     """Ping topics ourselves that have subscribers and were not fetched for so long."""
     rows = connection.execute(

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from identifiers import Position, PublisherId
 from push_hub.store import sqlite_topics
-from push_hub.store.records import Identity, NewUpdate, Origin, Recorded, Update
+from push_hub.store.records import Identity, NewUpdate, Origin, Recorded, Update, Version
 
 KEPT_ENTRIES = 4_000
 """Entries of a topic that are remembered beyond those in its latest feed, so that one which comes
@@ -237,6 +237,25 @@ def history(
         (*topic_ids, after, limit),
     )
     return [record_of(row) for row in rows]
+
+
+def versions(connection: sqlite3.Connection, topic_id: int, limit: int) -> list[Version]:
+    """What is in the history of a topic, newest first."""
+    rows = connection.execute(
+        "SELECT publisher, epoch, version, origin, content_type, length(body) AS size, recorded_at"
+        " FROM updates WHERE topic = ? ORDER BY seq DESC LIMIT ?",
+        (topic_id, limit),
+    )
+    return [
+        Version(
+            Position(PublisherId(row["publisher"]), row["epoch"], row["version"]),
+            Origin(row["origin"]),
+            row["content_type"],
+            row["size"],
+            row["recorded_at"],
+        )
+        for row in rows
+    ]
 
 
 def find(connection: sqlite3.Connection, topic_id: int, position: Position) -> int | None:
