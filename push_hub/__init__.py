@@ -27,13 +27,18 @@ Edges, on asyncio and aiohttp:
 * `context`, `tracing`: what the parts share; `hub`: puts them together;
 * `app`: the routes, `create_app()`; `metrics`.
 
+The other side, for which no hub has to run here:
+
+* `client`: a Subscriber for other people's programs, pings, and checks of what a site says.
+
 An update walks through `intake` -> `store.record` -> `hub.recorded` -> `distribution` and
 `streams`. Another source of updates (a fabric) calls `Hub.accept` with the Position they have, and
 learns of ours as a listener.
 """
 
 from push_hub.app import create_app
+from push_hub.client import Notification, Subscriber
 from push_hub.hub import Hub
 from push_hub.settings import HubSettings, Publisher
 
-__all__ = ["Hub", "HubSettings", "Publisher", "create_app"]
+__all__ = ["Hub", "HubSettings", "Notification", "Publisher", "Subscriber", "create_app"]
