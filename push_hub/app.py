@@ -12,6 +12,7 @@ from aiohttp.abc import AbstractResolver
 
 from identifiers import InvalidPosition, InvalidTopic, Position, Topic, identify
 from push_hub.addresses import client_address
+from push_hub.admin import add_admin
 from push_hub.errors import AddressRefused, BadRequest, Refused, StoreError
 from push_hub.fetching import passable_type
 from push_hub.hub import Hub
@@ -23,6 +24,7 @@ from push_hub.requests import Ping, SubscriptionRequest, read_form, read_request
 from push_hub.settings import HubSettings
 from push_hub.store import SqliteStore
 from push_hub.streams import HEARTBEAT
+from push_hub.upstream_routes import add_upstream
 from traces import TraceSink
 
 _log = logging.getLogger(__name__)
@@ -71,6 +73,8 @@ def create_app(
     app.router.add_get("/stream", get_stream)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/metrics", metrics)
+    add_upstream(app)
+    add_admin(app)
     add_pages(app, resolver)
     return app
 

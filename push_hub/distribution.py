@@ -79,6 +79,10 @@ class Distributor:
         except StoreError as error:
             _log.error("%s; deliveries that ended will be repeated", error)
 
+    def wake(self) -> None:
+        """Something is owed that was not before."""
+        self._wake.set()
+
     def recorded(self, recorded: Recorded) -> None:
         """There is something to deliver."""
         if recorded.deliveries:

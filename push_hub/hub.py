@@ -31,6 +31,7 @@ from push_hub.store.interface import Store
 from push_hub.store.records import Origin, Recorded, SubscriptionRecord, Update
 from push_hub.streams import Streams
 from push_hub.tracing import Tracer
+from push_hub.upstream import Upstream
 from push_hub.verification import Verifier
 from traces import NullSink, TraceSink
 
@@ -67,6 +68,7 @@ class Hub:
         self._loops = Tasks()
         self._sessions: list[aiohttp.ClientSession] = []
         self._intake: Intake
+        self.upstream: Upstream
         self._verifier: Verifier
         self._distributor: Distributor
 
@@ -92,10 +94,14 @@ class Hub:
         topics = self._session(self.fetch_policy, settings.fetches_at_once, settings.fetch_timeout)
         self._verifier = Verifier(self.context, callbacks)
         self._distributor = Distributor(self.context, callbacks)
-        self._intake = Intake(self.context, topics, self.fetch_policy, self._recorded)
+        self._intake = Intake(
+            self.context, topics, self.fetch_policy, self._recorded, self._distributor.wake
+        )
+        self.upstream = Upstream(self.context, topics, self._intake, self.streams)
         await self._distributor.start()
         await self._verifier.start()
         self._intake.start()
+        self.upstream.start()
         self._loops.start(self._sweep())
         return self
 
@@ -108,6 +114,7 @@ class Hub:
         patience = self.settings.callback_timeout
         self.streams.close()
         await self._loops.stop()
+        await self.upstream.stop()
         await self._intake.stop(patience)
         await self._verifier.stop()
         await self._distributor.stop(patience)
@@ -148,6 +155,17 @@ class Hub:
             self._verifier.ended(ended)
             self._verifier.deny(ended.callback, ended.topic, reason)
         return ended
+
+    async def replay(self, seq: int, subscription: int | None = None) -> int | None:
+        """Owe an update again, to one subscription or to all of its topic; to how many.
+
+        It carries the delivery id of the first time. None when it is not in the history.
+        """
+        owed = await self.store.replay(seq, subscription, self.context.clock())
+        if owed:
+            self.counters["replayed"] += owed
+            self._distributor.wake()
+        return owed
 
     async def ping(self, topics: tuple[Topic, ...]) -> int:
         """Topics changed: fetch them. Durable when it returns; how many are known here."""

@@ -11,18 +11,20 @@ import logging
 import random
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import aiohttp
 
-from identifiers import InvalidTopic, Position, Topic, identify
+from identifiers import Position, Topic, identify
 from push_hub.addresses import AddressPolicy
 from push_hub.connecting import USER_AGENT
 from push_hub.context import Context, Tasks
-from push_hub.discovery import discover
+from push_hub.discovery import Discovery, discover
 from push_hub.errors import FetchFailed, StoreError
 from push_hub.fetching import Fetched, FetchRefused, fetch
+from push_hub.following import same_document
 from push_hub.limits import RateLimit
+from push_hub.logs import event
 from push_hub.news import News, find_news
 from push_hub.retries import retry_after
 from push_hub.store.records import NewUpdate, Origin, Recorded, TopicRecord
@@ -34,6 +36,14 @@ _STORE_PAUSE = 1.0
 _POLL_BATCH = 100
 
 
+FetchListener = Callable[[TopicRecord, Discovery | None, bool, str | None], Awaitable[None]]
+"""With the topic, its links if there was a body, whether it was news, why it failed."""
+
+
+async def _nobody(*_: object) -> None:
+    """Listens to nothing."""
+
+
 class Intake:
     """Takes pings and content, fetches topics, records what is new."""
 
@@ -43,13 +53,20 @@ class Intake:
         session: aiohttp.ClientSession,
         policy: AddressPolicy,
         recorded: Callable[[Recorded], None],
+        released: Callable[[], None] = lambda: None,
     ) -> None:
-        """`recorded` hears of every update, once it is durable."""
+        """`recorded` hears of every update, once it is durable; `released` when an earlier one is
+        owed after all."""
+        self._released = released
         self._context = context
         self._session = session
         self._policy = policy
         self._recorded = recorded
         self._rate = RateLimit(context.settings.ping_rate)
+        self.fetched: FetchListener = _nobody
+        """Hears how every fetch ended."""
+        self._afresh: set[int] = set()
+        """Topics to be fetched whole, changed or not, for what they say about themselves."""
         self._running: set[int] = set()
         self._hosts: Counter[str] = Counter()
         self._wake = asyncio.Event()
@@ -82,6 +99,15 @@ class Intake:
         if known:
             self._wake.set()
         return len(known)
+
+    async def look(self, topic_id: int, *, signalled: bool = False, fresh: bool = False) -> None:
+        """Fetch a topic that nobody pinged; `signalled` when its hub said that it changed, `fresh`
+        to have all of it even if it did not."""
+        context = self._context
+        if fresh:
+            self._afresh.add(topic_id)
+        await context.store.refetch(topic_id, context.clock(), _trace_id(), signalled=signalled)
+        self._wake.set()
 
     async def publish(self, topic: Topic, content_type: str, body: bytes) -> Recorded | None:
         """Record content that its publisher sent; durable when it returns."""
@@ -170,14 +196,16 @@ class Intake:
         context, store = self._context, self._context.store
         trace_id = topic.trace_id or _trace_id()
         settings = context.settings
+        fresh = topic.id in self._afresh
+        self._afresh.discard(topic.id)
         subscribers = await store.subscribers(topic.id, context.clock())
         try:
             found = await fetch(
                 self._session,
                 self._policy,
                 topic.fetch_url,
-                etag=topic.etag,
-                last_modified=topic.last_modified,
+                etag=None if fresh else topic.etag,
+                last_modified=None if fresh else topic.last_modified,
                 user_agent=f"{USER_AGENT} (+{settings.hub_url}; {subscribers} subscribers)",
                 max_body=settings.max_body,
                 max_redirects=settings.max_redirects,
@@ -186,17 +214,17 @@ class Intake:
             await self._failed(topic, trace_id, failure)
             return
         context.counters["fetches"] += 1
-        news = None
+        news = links = None
         if found.body is not None:
             known = await store.known_entries(topic.id)
             news = await asyncio.to_thread(
                 find_news, found.content_type, found.body, topic.digest, known
             )
-            await self._relate(topic, found)
+            links = await self._relate(topic, found)
         if news is None or found.body is None:
             context.counters["fetches_without_news"] += 1
             context.tracer.nothing_fetched(topic.canonical, trace_id, "nothing new")
-            await store.fetched(
+            released = await store.fetched(
                 topic.id,
                 topic.ping_serial,
                 context.clock(),
@@ -205,10 +233,13 @@ class Intake:
                 or (topic.last_modified if found.body is None else None),
                 digest=None,
             )
-            return
-        await self._record(
-            topic, news, found.content_type, found.body, Origin.FETCHED, trace_id, found=found
-        )
+            if released:
+                self._released()
+        else:
+            await self._record(
+                topic, news, found.content_type, found.body, Origin.FETCHED, trace_id, found=found
+            )
+        await self.fetched(topic, links, news is not None, None)
 
     async def _failed(self, topic: TopicRecord, trace_id: str, failure: FetchFailed) -> None:
         context, schedule = self._context, self._context.settings.fetch_retries
@@ -224,6 +255,8 @@ class Intake:
         await context.store.fetch_failed(
             topic.id, topic.ping_serial, now, reason=str(failure), retry_at=retry_at
         )
+        event(_log, "fetch failed", topic=topic.canonical, reason=str(failure), retry_at=retry_at)
+        await self.fetched(topic, None, False, str(failure))
 
     async def _record(
         self,
@@ -267,22 +300,20 @@ class Intake:
         context.counters["overflowed"] += recorded.overflowed
         if found is not None:
             context.tracer.fetched(recorded.update)
+        event(_log, "update", topic=topic.canonical, position=str(recorded.update.position),
+              origin=origin, deliveries=recorded.deliveries, trace_id=trace_id)  # fmt: skip
         self._recorded(recorded)
         return recorded
 
-    async def _relate(self, topic: TopicRecord, found: Fetched) -> None:
+    async def _relate(self, topic: TopicRecord, found: Fetched) -> Discovery:
         """A permanent redirect and rel=self name the same document."""
         links = await asyncio.to_thread(
             discover, found.url, found.links, found.content_type, found.body or b""
         )
-        own = links.self_url
-        for url in {found.permanent_url, own} - {None, topic.fetch_url}:
-            try:
-                other = identify(url or "")
-            except InvalidTopic:
-                continue
-            if other.canonical != topic.canonical:
-                await self._context.store.relate(topic.id, other)
+        known = identify(topic.canonical)
+        for other in same_document(known, found.url, found.permanent_url, links.self_url):
+            await self._context.store.relate(topic.id, other)
+        return links
 
     async def _poll(self, every: float) -> None:
         while True:

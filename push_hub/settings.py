@@ -87,7 +87,19 @@ class HubSettings:
     """Fetches of one topic; pings beyond it are answered as ever and coalesce."""
 
     poll_every: float | None = None
-    """Seconds between fetches of topics that are subscribed to but never pinged; None: never."""
+    """Fetch every topic that is subscribed to this often, pinged or not; None: do not."""
+    follow_after: float | None = 60.0
+    """How long a topic that is subscribed to may go without a ping here before it is followed at
+    its own hub, or polled; one that is watched is followed at once. None: never."""
+    poll_shortest: float = 300.0
+    poll_longest: float = 6 * 3_600.0
+    """Polls become rarer while nothing changes, between these."""
+    confirm_patience: float = 120.0
+    """For another hub to confirm our subscription."""
+    ask_again: float = 3_600.0
+    """Before a hub that did not is asked again; doubles with each failure, up to a week."""
+    pinged_lately: float = 7 * 86_400.0
+    """How long a ping here means that the publisher pings here."""
 
     streams_at_once: int = 5_000
     topics_per_stream: int = 100

@@ -42,6 +42,8 @@ class Streams:
         self._by_topic: dict[int, set[Stream]] = {}
         self._count = 0
         self._closed = False
+        self.opened: Callable[[], object] = lambda: None
+        """Called when somebody begins to watch."""
 
     def __len__(self) -> int:
         return self._count
@@ -82,6 +84,7 @@ class Streams:
             self._by_topic.setdefault(record.id, set()).add(stream)
             self._context.tracer.subscribed(record.canonical, name)
         stream.starts = list(zip(records, after, strict=True))
+        self.opened()
         return stream
 
     def shut(self, stream: Stream) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from identifiers import Position, Topic
+from push_hub.following import Following
 from push_hub.lifecycle import Event
 from push_hub.requests import SubscriptionRequest
 from push_hub.store.records import (
@@ -26,6 +27,7 @@ from push_hub.store.records import (
     Update,
     Verification,
     Version,
+    Waiting,
 )
 
 
@@ -122,8 +124,11 @@ class Store(Protocol):
         etag: str | None,
         last_modified: str | None,
         digest: bytes | None,
-    ) -> None:
-        """A fetch for ping number `serial` found nothing new."""
+    ) -> int:
+        """A fetch for ping number `serial` found nothing new.
+
+        A first version that was kept back is owed now, if a ping led to the fetch: how often.
+        """
 
     async def fetch_failed(
         self, topic_id: int, serial: int, now: float, *, reason: str, retry_at: float | None
@@ -139,8 +144,43 @@ class Store(Protocol):
     async def spellings(self, topic_id: int, limit: int = 100) -> list[str]:
         """The topic's canonical form, the spellings in use, and the topics it is related to."""
 
+    async def refetch(self, topic_id: int, now: float, trace_id: str, *, signalled: bool) -> None:
+        """Make a fetch due without a ping; `signalled` when somebody said that it changed."""
+
     async def poll(self, every: float, now: float, trace_ids: Sequence[str]) -> int:
         """Make a fetch due of topics subscribed to and not fetched for so long; how many."""
+
+    # Topics that nobody pings here
+
+    async def following(self, topic_id: int) -> Following | None:
+        """How the topic is followed; None when it need not be."""
+
+    async def following_by_token(self, token: str) -> Following | None:
+        """The one whose hub knows us by this token."""
+
+    async def begin_following(
+        self,
+        now: float,
+        *,
+        asked_before: float,
+        pinged_before: float,
+        watched: Collection[int],
+        limit: int = 100,
+    ) -> int:
+        """Make a look due at topics that are watched, or subscribed to and known before
+        `asked_before`, and were not pinged since `pinged_before`; how many."""
+
+    async def end_following(self, watched: Collection[int], limit: int = 100) -> int:
+        """Follow no longer what nobody watches or subscribes to; how many."""
+
+    async def due_following(self, now: float, limit: int = 100) -> list[Following]:
+        """Those about which something has to be done, the most urgent first."""
+
+    async def follow(self, record: Following) -> None:
+        """Keep how a topic is followed; void when it is not any more."""
+
+    async def pushed(self, topic_id: int, now: float) -> None:
+        """Its hub has pushed something."""
 
     # Updates
 
@@ -186,6 +226,16 @@ class Store(Protocol):
 
         `per_host` says how many may be claimed for a host, `default_per_host` for the others.
         """
+
+    async def replay(self, seq: int, subscription: int | None, now: float) -> int | None:
+        """Owe an update again, to one subscription or all of its topic; to how many. None when it
+        is not in the history."""
+
+    async def queue(self, *, after: int = 0, limit: int = 100) -> list[Waiting]:
+        """Deliveries owed, in the order of their ids, from the one after `after` on."""
+
+    async def subscription_by_id(self, subscription: int) -> SubscriptionRecord | None:
+        """The subscription with this number."""
 
     async def statistics(self) -> Statistics:
         """Numbers for the metrics."""

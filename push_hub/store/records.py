@@ -196,6 +196,23 @@ class Delivery:
     secret: bytes | None = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A delivery in the queue, for the operator."""
+
+    id: int
+    subscription: int
+    topic: str
+    callback: str
+    position: str | None
+    """None when its update is lost."""
+    attempt: int
+    in_flight: bool
+    next_due: float | None
+    """Of its lane; None while that is busy."""
+    last_failure: str | None
+
+
 class Outcome(StrEnum):
     """How an attempt to deliver ended."""
 
@@ -250,3 +267,5 @@ class Statistics:
     verifications: int
     deliveries: int
     fetches_due: int
+    following: Mapping[str, int] = field(default_factory=dict)
+    """Topics that nobody pings here, by the way they are followed."""

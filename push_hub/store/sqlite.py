@@ -14,9 +14,11 @@ from typing import Self
 
 from identifiers import Position, PublisherId, Topic
 from push_hub.errors import StoreError
+from push_hub.following import Following
 from push_hub.lifecycle import Event
 from push_hub.requests import SubscriptionRequest
 from push_hub.store import sqlite_deliveries as deliveries
+from push_hub.store import sqlite_following as following
 from push_hub.store import sqlite_subscriptions as subscriptions
 from push_hub.store import sqlite_topics as topics
 from push_hub.store import sqlite_updates as updates
@@ -33,6 +35,7 @@ from push_hub.store.records import (
     Update,
     Verification,
     Version,
+    Waiting,
 )
 from push_hub.store.sqlite_engine import SqliteEngine
 
@@ -148,10 +151,13 @@ class SqliteStore:
         etag: str | None,
         last_modified: str | None,
         digest: bytes | None,
-    ) -> None:
-        await self._engine.write(
-            lambda db: topics.note_fetch(db, topic_id, serial, now, etag, last_modified, digest)
-        )
+    ) -> int:
+        def operation(db: sqlite3.Connection) -> int:
+            released = updates.release(db, topic_id, now)
+            topics.note_fetch(db, topic_id, serial, now, etag, last_modified, digest)
+            return released
+
+        return await self._engine.write(operation)
 
     async def fetch_failed(
         self, topic_id: int, serial: int, now: float, *, reason: str, retry_at: float | None
@@ -168,6 +174,40 @@ class SqliteStore:
 
     async def spellings(self, topic_id: int, limit: int = 100) -> list[str]:
         return await self._engine.read(lambda db: topics.spellings(db, topic_id, limit))
+
+    async def refetch(self, topic_id: int, now: float, trace_id: str, *, signalled: bool) -> None:
+        await self._engine.write(lambda db: topics.refetch(db, topic_id, now, trace_id, signalled))
+
+    async def following(self, topic_id: int) -> Following | None:
+        return await self._engine.read(lambda db: following.by_topic(db, topic_id))
+
+    async def following_by_token(self, token: str) -> Following | None:
+        return await self._engine.read(lambda db: following.by_token(db, token))
+
+    async def begin_following(
+        self,
+        now: float,
+        *,
+        asked_before: float,
+        pinged_before: float,
+        watched: Collection[int],
+        limit: int = 100,
+    ) -> int:
+        return await self._engine.write(
+            lambda db: following.begin(db, now, asked_before, pinged_before, watched, limit)
+        )
+
+    async def end_following(self, watched: Collection[int], limit: int = 100) -> int:
+        return await self._engine.write(lambda db: following.end(db, watched, limit))
+
+    async def due_following(self, now: float, limit: int = 100) -> list[Following]:
+        return await self._engine.read(lambda db: following.due(db, now, limit))
+
+    async def follow(self, record: Following) -> None:
+        await self._engine.write(lambda db: following.put(db, record))
+
+    async def pushed(self, topic_id: int, now: float) -> None:
+        await self._engine.write(lambda db: following.pushed(db, topic_id, now))
 
     async def poll(self, every: float, now: float, trace_ids: Sequence[str]) -> int:
         return await self._engine.write(lambda db: topics.poll(db, every, now, trace_ids))
@@ -224,6 +264,15 @@ class SqliteStore:
             lambda db: deliveries.exchange(db, results, now, room, per_host, default_per_host)
         )
 
+    async def replay(self, seq: int, subscription: int | None, now: float) -> int | None:
+        return await self._engine.write(lambda db: updates.replay(db, seq, subscription, now))
+
+    async def queue(self, *, after: int = 0, limit: int = 100) -> list[Waiting]:
+        return await self._engine.read(lambda db: deliveries.listing(db, after, limit))
+
+    async def subscription_by_id(self, subscription: int) -> SubscriptionRecord | None:
+        return await self._engine.read(lambda db: subscriptions.by_id(db, subscription))
+
     async def statistics(self) -> Statistics:
         return await self._engine.read(_statistics)
 
@@ -248,4 +297,5 @@ def _statistics(db: sqlite3.Connection) -> Statistics:
         verifications=count("verifications"),
         deliveries=count("deliveries"),
         fetches_due=count("topics WHERE fetch_due IS NOT NULL"),
+        following=following.by_way(db),
     )

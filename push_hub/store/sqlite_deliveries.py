@@ -14,6 +14,7 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 
+from identifiers import Position, PublisherId
 from push_hub.lifecycle import Event
 from push_hub.store import sqlite_subscriptions
 from push_hub.store.records import (
@@ -22,6 +23,7 @@ from push_hub.store.records import (
     Exchanged,
     Outcome,
     SubscriptionRecord,
+    Waiting,
 )
 
 
@@ -30,6 +32,26 @@ def recover(connection: sqlite3.Connection) -> int:
     return connection.execute(
         "UPDATE subscriptions SET in_flight = NULL, next_due = 0 WHERE in_flight IS NOT NULL"
     ).rowcount
+
+
+def listing(connection: sqlite3.Connection, after: int, limit: int) -> list[Waiting]:
+    """What is owed, oldest first."""
+    rows = connection.execute(
+        "SELECT d.id, s.id AS lane, s.topic, s.callback, u.publisher, u.epoch, u.version,"
+        " d.attempt, s.in_flight IS d.id AS flying, s.next_due, s.last_failure FROM deliveries d"
+        " JOIN subscriptions s ON s.id = d.subscription LEFT JOIN updates u ON u.seq = d.seq"
+        " WHERE d.id > ? ORDER BY d.id LIMIT ?",
+        (after, limit),
+    )
+    return [
+        Waiting(
+            row["id"], row["lane"], row["topic"], row["callback"],
+            None if row["publisher"] is None
+            else str(Position(PublisherId(row["publisher"]), row["epoch"], row["version"])),
+            row["attempt"], bool(row["flying"]), row["next_due"], row["last_failure"],
+        )
+        for row in rows
+    ]  # fmt: skip
 
 
 def exchange(

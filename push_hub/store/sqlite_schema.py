@@ -98,7 +98,23 @@ _VERSION_1: Final = (
     "CREATE INDEX deliveries_of_topic ON deliveries (topic_id, seq)",
 )
 
-MIGRATIONS: Final = (_VERSION_1,)
+_VERSION_2: Final = (
+    # A first version that no ping announced is pushed to no callback, until one does.
+    "ALTER TABLE topics ADD COLUMN signalled INTEGER NOT NULL DEFAULT 0",
+    "UPDATE topics SET signalled = 1 WHERE ping_serial > fetched_serial",
+    "ALTER TABLE topics ADD COLUMN quiet_seq INTEGER",
+    "ALTER TABLE related ADD COLUMN foreign_zone INTEGER NOT NULL DEFAULT 0",
+    """CREATE TABLE following (
+        topic_id INTEGER PRIMARY KEY REFERENCES topics ON DELETE CASCADE,
+        way TEXT NOT NULL, since REAL NOT NULL, due REAL,
+        hub TEXT, self_url TEXT, token TEXT UNIQUE, secret BLOB,
+        lease_until REAL, renew_at REAL, interval REAL, ask_after REAL,
+        failures INTEGER NOT NULL DEFAULT 0, reason TEXT, last_push_at REAL
+    )""",
+    "CREATE INDEX following_due ON following (due) WHERE due IS NOT NULL",
+)
+
+MIGRATIONS: Final = (_VERSION_1, _VERSION_2)
 VERSION: Final = len(MIGRATIONS)
 
 

@@ -75,13 +75,17 @@ def ping(
             "UPDATE topics SET fetch_url = ? WHERE canonical = ?",
             (_fetchable(topic), topic.canonical),
         )
+        # A step further within the zone: http, https and www are often joined through one another.
         others = connection.execute(
-            "SELECT other FROM related WHERE canonical = ?", (topic.canonical,)
+            "SELECT other FROM related WHERE canonical = ?1 UNION SELECT r.other FROM related r"
+            " JOIN related s ON r.canonical = s.other AND s.canonical = ?1 AND s.foreign_zone = 0"
+            " WHERE r.foreign_zone = 0 AND r.other <> ?1 LIMIT 30",
+            (topic.canonical,),
         ).fetchall()
         for canonical in (topic.canonical, *(other for (other,) in others)):
             rows = connection.execute(
                 "UPDATE topics SET ping_serial = ping_serial + 1, trace_id = ?, last_ping_at = ?,"
-                " fetch_failures = 0, fetch_due = CASE WHEN fetch_failures = 0"
+                " signalled = 1, fetch_failures = 0, fetch_due = CASE WHEN fetch_failures = 0"
                 " THEN max(coalesce(fetch_due, 0), ?) ELSE ? END"
                 f" WHERE canonical = ? RETURNING {_COLUMNS}",
                 (trace_id, now, now, now, canonical),
@@ -120,6 +124,7 @@ def note_fetch(
     connection.execute(
         "UPDATE topics SET fetched_serial = max(fetched_serial, ?), etag = ?, last_modified = ?,"
         " digest = coalesce(?, digest), last_fetch_at = ?, last_error = NULL, fetch_failures = 0,"
+        " signalled = signalled AND ping_serial > ?1,"
         " fetch_due = CASE WHEN ping_serial > ? THEN ? END WHERE id = ?",
         (serial, etag, last_modified, digest, now, serial, now, topic_id),
     )
@@ -153,13 +158,28 @@ def postpone_fetch(connection: sqlite3.Connection, topic_id: int, due: float) ->
 
 def relate(connection: sqlite3.Connection, topic_id: int, other: Topic) -> None:
     """Both ways. The other need not be a topic yet."""
-    row = connection.execute("SELECT canonical FROM topics WHERE id = ?", (topic_id,)).fetchone()
+    row = connection.execute(
+        "SELECT canonical, sid FROM topics WHERE id = ?", (topic_id,)
+    ).fetchone()
     if row is None or row[0] == other.canonical:
         return
+    # Other zones have places of their own: strangers' claims cannot crowd out a site's spellings.
+    foreign = row[1] != other.sid.raw
     connection.executemany(
-        "INSERT OR IGNORE INTO related (canonical, other) SELECT ?1, ?2"
-        " WHERE (SELECT count(*) FROM related WHERE canonical = ?1) < 10",
-        [(row[0], other.canonical), (other.canonical, row[0])],
+        "INSERT OR IGNORE INTO related (canonical, other, foreign_zone) SELECT ?1, ?2, ?3 WHERE"
+        " (SELECT count(*) FROM related WHERE canonical = ?1 AND foreign_zone = ?3) < 10",
+        [(row[0], other.canonical, foreign), (other.canonical, row[0], foreign)],
+    )
+
+
+def refetch(
+    connection: sqlite3.Connection, topic_id: int, now: float, trace_id: str, signalled: bool
+) -> None:
+    """Make a fetch due without a ping; `signalled` when somebody else said that it changed."""
+    connection.execute(
+        "UPDATE topics SET ping_serial = ping_serial + 1, trace_id = ?,"
+        " signalled = signalled OR ?, fetch_due = coalesce(fetch_due, ?) WHERE id = ?",
+        (trace_id, signalled, now, topic_id),
     )
 
 

@@ -58,9 +58,15 @@ def record(
     if not inserted:
         return None
     seq = int(inserted[0][0])
+    quiet = _is_quiet(connection, new)
     _note(connection, new, seq, now)
+    connection.execute(
+        "UPDATE topics SET quiet_seq = ? WHERE id = ?", (seq if quiet else None, new.topic_id)
+    )
     superseded = _supersede(connection, new.topic_id) if new.origin.superseding else 0
-    deliveries = _queue(connection, new, seq, now)
+    deliveries = (
+        0 if quiet else _queue(connection, new.topic_id, seq, new.origin.superseding, now)
+    )
     overflowed = _bound_waiting(connection, new.topic_id, max_waiting)
     _bound_history(connection, new.topic_id, history, history_bytes)
     topic = sqlite_topics.by_id(connection, new.topic_id)
@@ -81,6 +87,32 @@ def _next_position(connection: sqlite3.Connection, identity: Identity, new: NewU
         (epoch, new.topic_id),
     ).fetchall()
     return Position(identity.publisher, epoch, row[0][0])
+
+
+def _is_quiet(connection: sqlite3.Connection, new: NewUpdate) -> bool:
+    """Whether this is what a topic was like when somebody first looked, and not known to be news.
+
+    Nothing is pushed to a callback because it subscribed. A ping that comes later, and for which
+    there is nothing newer, says that it was news after all: see `release`.
+    """
+    if new.fetched_serial is None:
+        return False
+    (quiet,) = connection.execute(
+        "SELECT last_update_at IS NULL AND NOT signalled FROM topics WHERE id = ?", (new.topic_id,)
+    ).fetchone()
+    return bool(quiet)
+
+
+def release(connection: sqlite3.Connection, topic_id: int, now: float) -> int:
+    """A fetch found nothing new. If a ping led to it, a first version kept back is news."""
+    row = connection.execute(
+        "SELECT quiet_seq FROM topics WHERE id = ? AND signalled AND quiet_seq IS NOT NULL",
+        (topic_id,),
+    ).fetchone()
+    if row is None:
+        return 0
+    connection.execute("UPDATE topics SET quiet_seq = NULL WHERE id = ?", (topic_id,))
+    return _queue(connection, topic_id, row[0], True, now)
 
 
 def _forgotten(connection: sqlite3.Connection, topic_id: int, position: Position) -> bool:
@@ -132,13 +164,18 @@ def _supersede(connection: sqlite3.Connection, topic_id: int) -> int:
     return len(rows)
 
 
-def _queue(connection: sqlite3.Connection, new: NewUpdate, seq: int, now: float) -> int:
-    """One delivery for each subscription whose lease lasts; its lane goes on unless it is busy."""
-    receiving = "topic_id = ?1 AND state IN ('active', 'renewing') AND expires_at > ?2"
+def _queue(
+    connection: sqlite3.Connection, topic_id: int, seq: int, superseding: bool, now: float
+) -> int:
+    """One delivery for each subscription whose lease lasts and which began before the update; its
+    lane goes on unless it is busy."""
+    receiving = (
+        "topic_id = ?1 AND state IN ('active', 'renewing') AND expires_at > ?2 AND last_seq < ?3"
+    )
     queued = connection.execute(
         "INSERT INTO deliveries (subscription, topic_id, seq, superseding)"
         f" SELECT id, ?1, ?3, ?4 FROM subscriptions WHERE {receiving}",
-        (new.topic_id, now, seq, new.origin.superseding),
+        (topic_id, now, seq, superseding),
     ).rowcount
     if queued:
         # A lane that waits after a failure keeps its time: news must not speed up retries.
@@ -146,8 +183,33 @@ def _queue(connection: sqlite3.Connection, new: NewUpdate, seq: int, now: float)
             "UPDATE subscriptions SET waiting = waiting + 1, next_due = CASE"
             " WHEN in_flight IS NULL THEN coalesce(next_due, ?2) END"
             f" WHERE {receiving}",
-            (new.topic_id, now),
+            (topic_id, now, seq),
         )
+    return queued
+
+
+def replay(
+    connection: sqlite3.Connection, seq: int, subscription: int | None, now: float
+) -> int | None:
+    """Owe an update once more, to one subscription or to all of its topic; how many that are."""
+    row = connection.execute("SELECT topic FROM updates WHERE seq = ?", (seq,)).fetchone()
+    if row is None:
+        return None
+    # Never superseding: the operator wants this one.
+    chosen = (
+        "topic_id = ?1 AND state IN ('active', 'renewing') AND expires_at > ?2"
+        " AND (?3 IS NULL OR id = ?3)"
+    )
+    queued = connection.execute(
+        "INSERT INTO deliveries (subscription, topic_id, seq, superseding)"
+        f" SELECT id, ?1, ?4, 0 FROM subscriptions WHERE {chosen}",
+        (row[0], now, subscription, seq),
+    ).rowcount
+    connection.execute(
+        "UPDATE subscriptions SET waiting = waiting + 1, next_due = CASE WHEN in_flight IS NULL"
+        f" THEN coalesce(next_due, ?2) END WHERE {chosen}",
+        (row[0], now, subscription),
+    )
     return queued
 
 

@@ -167,12 +167,13 @@ def chosen(**changes):
         "verification_retries": RetrySchedule(first=0.05, longest=0.1, attempts=2),
         "callback_timeout": 2.0,
         "fetch_timeout": 2.0,
+        "follow_after": None,
     }
     return HubSettings(**{**defaults, **changes})
 
 
 @asynccontextmanager
-async def world(data, trace=None, **changes):
+async def world(data, trace=None, port=0, **changes):
     site, reader = Site(), Reader()
     site_app = web.Application()
     site_app.router.add_get("/{path:.*}", site.answer)
@@ -183,7 +184,7 @@ async def world(data, trace=None, **changes):
     async with (
         served(site_app) as site.url,
         served(reader_app) as reader.url,
-        served(app) as hub_url,
+        served(app, port) as hub_url,
         aiohttp.ClientSession() as client,
     ):
         yield World(hub_url, app[HUB], site, reader, client)

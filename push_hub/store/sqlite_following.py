@@ -1,0 +1,100 @@
+"""How topics are followed that nobody pings here, in SQLite. Functions of a connection."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection
+
+from push_hub.following import Following, Way
+
+_COLUMNS = ", ".join(Following.__slots__)
+
+# Subscribed to, or watched by a stream.
+_WANTED = (
+    "(topics.id IN (SELECT value FROM json_each(:watched)) OR EXISTS (SELECT 1 FROM subscriptions"
+    " WHERE topic_id = topics.id AND state IN ('active', 'renewing')))"
+)
+
+
+def _record(row: sqlite3.Row) -> Following:
+    values = dict(row)
+    values["way"] = Way(values["way"])
+    return Following(**values)
+
+
+def by_topic(connection: sqlite3.Connection, topic_id: int) -> Following | None:
+    """How a topic is followed."""
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM following WHERE topic_id = ?", (topic_id,)
+    ).fetchone()
+    return None if row is None else _record(row)
+
+
+def by_token(connection: sqlite3.Connection, token: str) -> Following | None:
+    """What the hub that calls itself so is about."""
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM following WHERE token = ?", (token,)
+    ).fetchone()
+    return None if row is None else _record(row)
+
+
+def begin(
+    connection: sqlite3.Connection,
+    now: float,
+    asked_before: float,
+    pinged_before: float,
+    watched: Collection[int],
+    limit: int,
+) -> int:
+    """Topics that are wanted and that nobody pinged lately: they are to be looked at."""
+    return connection.execute(
+        "INSERT INTO following (topic_id, way, since, due) SELECT id, 'looking', :now, :now"
+        " FROM topics WHERE NOT EXISTS (SELECT 1 FROM following WHERE topic_id = topics.id)"
+        " AND coalesce(last_ping_at, 0) < :pinged_before"
+        " AND (created_at <= :asked_before OR id IN (SELECT value FROM json_each(:watched)))"
+        f" AND {_WANTED} LIMIT :limit",
+        {
+            "now": now,
+            "pinged_before": pinged_before,
+            "asked_before": asked_before,
+            "watched": json.dumps(list(watched)),
+            "limit": limit,
+        },
+    ).rowcount
+
+
+def end(connection: sqlite3.Connection, watched: Collection[int], limit: int) -> int:
+    """Topics that nobody wants any more. Their hubs learn it from the answer to the next push."""
+    return connection.execute(
+        "DELETE FROM following WHERE topic_id IN (SELECT topics.id FROM topics"
+        f" JOIN following ON following.topic_id = topics.id WHERE NOT {_WANTED} LIMIT :limit)",
+        {"watched": json.dumps(list(watched)), "limit": limit},
+    ).rowcount
+
+
+def due(connection: sqlite3.Connection, now: float, limit: int) -> list[Following]:
+    """Those about which something has to be done."""
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM following WHERE due <= ? ORDER BY due LIMIT ?", (now, limit)
+    )
+    return [_record(row) for row in rows]
+
+
+def put(connection: sqlite3.Connection, following: Following) -> None:
+    """Write down how a topic is followed now; void when nobody wants it any more."""
+    names = [name for name in Following.__slots__ if name != "topic_id"]
+    connection.execute(
+        f"UPDATE following SET {', '.join(f'{name} = ?' for name in names)} WHERE topic_id = ?",
+        (*(getattr(following, name) for name in names), following.topic_id),
+    )
+
+
+def pushed(connection: sqlite3.Connection, topic_id: int, now: float) -> None:
+    """Its hub has pushed something."""
+    connection.execute("UPDATE following SET last_push_at = ? WHERE topic_id = ?", (now, topic_id))
+
+
+def by_way(connection: sqlite3.Connection) -> dict[str, int]:
+    """How many topics are followed in each way."""
+    return dict(connection.execute("SELECT way, count(*) FROM following GROUP BY way").fetchall())
