@@ -29,5 +29,9 @@ class StoreError(HubError):
     """The database cannot be used or refused a write: nothing of the operation happened."""
 
 
+class StoreInUse(StoreError):
+    """Another hub runs on the database; two would deliver everything twice."""
+
+
 class NewerDatabase(StoreError):
     """The file was written by a later version of this program."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from push_hub.errors import HubError, StoreError
+from push_hub.store.locking import DatabaseLock
 from push_hub.store.sqlite_schema import migrate
 
 T = TypeVar("T")
@@ -28,13 +29,14 @@ MAX_BATCH: Final = 500
 
 
 class SqliteEngine:
-    """All methods are for the event loop's thread."""
+    """All methods are for the event loop's thread. One engine at a time for a file."""
 
     def __init__(self, path: Path, *, power_safe: bool = False) -> None:
         self._path = path
         self._synchronous = "FULL" if power_safe else "NORMAL"
         self._loop = asyncio.get_running_loop()
         self._closed = False
+        self._lock = DatabaseLock(path)
         try:
             connection = self._connect()
             try:
@@ -42,7 +44,11 @@ class SqliteEngine:
             finally:
                 connection.close()
             self._reading = self._connect()
+        except StoreError:
+            self._lock.release()
+            raise
         except sqlite3.Error as error:
+            self._lock.release()
             raise StoreError(
                 f"{path} cannot be used as the hub's database ({error}): check the path, its "
                 "permissions and that no other program made it"
@@ -80,6 +86,7 @@ class SqliteEngine:
         await self._loop.run_in_executor(None, self._writer.join)
         await self._loop.run_in_executor(self._reader, self._reading.close)
         self._reader.shutdown()
+        self._lock.release()
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
