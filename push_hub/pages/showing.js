@@ -138,31 +138,30 @@ function foldable(content, article) {
 }
 
 function documentBody(item, article) {
-  article.append(element("h2", {}, "The document changed"));
+  article.append(element("h2", {}, "New version"));
   const size = `${item.size.toLocaleString()} bytes`;
   article.append(element("p", { className: "hint" }, `${item.type}, ${size}`));
   if (item.text) article.append(element("pre", { className: "document" }, item.text));
 }
 
-const NOTICES = {
-  gap: [
-    "Some updates are missing",
-    "They left the hub's history before this page came back for them.",
-  ],
-  reset: [
-    "The numbering began anew",
-    "What came before cannot be compared with what follows: some updates may be missing here.",
-  ],
-};
+function missing(item) {
+  const [, , last] = item.after.split(".");
+  const [, , next] = item.resumes.split(".");
+  const [from, to] = [BigInt(last) + 1n, BigInt(next) - 1n];
+  if (from > to) return "Some versions are missing";
+  return from === to ? `Version ${from} is missing` : `Versions ${from} to ${to} are missing`;
+}
 
 function notice(item, from) {
-  const [title, text] = NOTICES[item.kind];
+  const gap = item.kind === "gap";
+  const text = gap
+    ? "They had left the hub's history when this page came back for them."
+    : "The versions from here on count from another beginning. Some in between may be missing.";
   const article = element("article", { className: "notice" });
   article.append(
     element("p", { className: "meta" }, from, " ", time(item.at)),
-    element("h2", {}, title),
-    element("p", {}, text),
-    element("p", { className: "hint url" }, `after ${item.after}, on with ${item.resumes}`),
+    element("h2", {}, gap ? missing(item) : "The numbering began anew"),
+    element("p", { title: `after ${item.after}, on with ${item.resumes}` }, text),
   );
   return element("li", {}, article);
 }

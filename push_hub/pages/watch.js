@@ -156,6 +156,7 @@ function topicElement(topic) {
 
 function showTopics() {
   at("topics").replaceChildren(...state.topics.map(topicElement));
+  at("topics-title").hidden = state.topics.length === 0;
   showWhetherEmpty();
 }
 
