@@ -2,8 +2,8 @@
 
 One loop trades results for new work with the store, a transaction each round; while it waits,
 deliveries end and results gather for the next. What is owed lives in the store alone: memory holds
-what is in flight and, for hosts that answer, as much again that is claimed and begins as soon as a
-slot is free, so that nobody waits for the transaction.
+what is in flight and, for hosts that answer promptly, some more that is claimed and begins as soon
+as a slot is free, so that nobody waits for the transaction.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from collections import deque
 
 import aiohttp
@@ -39,6 +40,8 @@ _STORE_PAUSE = 1.0
 _GATHER = 8
 _ROUND = 0.004
 """Seconds between transactions while more than `_GATHER` deliveries are in flight."""
+_LONG_ROUND = 0.025
+"""The same while there is enough claimed to go on with."""
 _MAX_ANSWER = 64 << 10
 """Bytes of an answer that are read to keep the connection; one with more is closed."""
 
@@ -55,9 +58,13 @@ class Distributor:
         self._slots = HostSlots(context.settings.deliveries_per_host)
         self._results: list[DeliveryResult] = []
         self._wake = asyncio.Event()
+        self._hungry = asyncio.Event()
+        """Little is claimed for some host that more might be owed to."""
         self._ready: dict[str, deque[Delivery]] = {}
         """Claimed and not begun, by host; hosts take turns in the order of the dictionary."""
         self._in_flight = Tasks()
+        self._busy = 0
+        """Deliveries in flight: a task may make several, one after the other."""
         self._loops = Tasks()
         self._stopping = False
 
@@ -108,38 +115,56 @@ class Distributor:
                 pause = _STORE_PAUSE
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), pause)
-            if len(self._in_flight) > _GATHER:
+            if self._busy > _GATHER:
                 # Under load: let more results gather for one transaction.
                 await asyncio.sleep(_ROUND)
+                if self._ready and not self._hungry.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._hungry.wait(), _LONG_ROUND)
 
     def _room(self) -> int:
         if self._stopping:
             return 0
         waiting = sum(len(queue) for queue in self._ready.values())
-        return 2 * self._context.settings.deliveries_at_once - len(self._in_flight) - waiting
+        return 4 * self._context.settings.deliveries_at_once - self._busy - waiting
 
     def _shares(self) -> dict[str, int]:
-        """How many deliveries may be claimed for each host: its slots, and for a host that does
-        well as many again."""
-        shares = self._slots.shares()
-        for host, queue in self._ready.items():
-            shares[host] = self._slots.free(host) - len(queue)
-        return {
-            host: free + (self._slots.limit(host) if self._slots.healthy(host) else 0)
-            for host, free in shares.items()
-        }
+        """How many deliveries may be claimed for each host: its slots, and some ahead.
+
+        None while half of that is there: a few at a time would not be worth the look.
+        """
+        shares = {}
+        for host, free in self._slots.shares().items():
+            ahead, waiting = self._slots.ahead(host), len(self._ready.get(host, ()))
+            shares[host] = 0 if 0 < ahead < 2 * waiting else free + ahead - waiting
+        return shares
 
     def _begin_ready(self) -> None:
         """Begin what there are slots for; each host in turn."""
-        most = self._context.settings.deliveries_at_once
+        self._hungry.clear()
         for host in tuple(self._ready):
-            queue = self._ready.pop(host)
-            while queue and len(self._in_flight) < most and self._slots.free(host) > 0:
-                delivery = queue.popleft()
-                self._slots.take(host)
-                self._in_flight.start(self._deliver(delivery))
-            if queue:
-                self._ready[host] = queue
+            while (delivery := self._next(host)) is not None:
+                self._in_flight.start(self._deliver_on(delivery))
+            if host in self._ready:
+                self._ready[host] = self._ready.pop(host)  # to the end
+
+    def _next(self, host: str) -> Delivery | None:
+        """Take the next delivery of a host, and a slot for it, if there are both."""
+        queue = self._ready.get(host)
+        if (
+            queue is None
+            or self._slots.free(host) <= 0
+            or self._busy >= self._context.settings.deliveries_at_once
+        ):
+            return None
+        delivery = queue.popleft()
+        self._slots.take(host)
+        self._busy += 1
+        if not queue:
+            del self._ready[host]
+        if 2 * len(queue) < self._slots.ahead(host):
+            self._hungry.set()
+        return delivery
 
     def _release(self, host: str) -> None:
         """Give back what is claimed for a host and not begun."""
@@ -154,7 +179,7 @@ class Distributor:
         results, self._results = self._results, []
         try:
             exchanged = await context.store.exchange(
-                results, context.clock(), room, self._shares(), 2 * self._slots.initial
+                results, context.clock(), room, self._shares(), 4 * self._slots.initial
             )
         except StoreError:
             self._results[:0] = results
@@ -164,8 +189,26 @@ class Distributor:
             context.tracer.unsubscribed(ended.topic, ended.callback, ended.reason)
         return exchanged
 
+    async def _deliver_on(self, delivery: Delivery) -> None:
+        """Make the delivery, and go on with others to the same host."""
+        following: Delivery | None = delivery
+        most = self._context.settings.deliveries_at_once
+        while following is not None:
+            host = following.host
+            try:
+                await self._deliver(following)
+            finally:
+                self._busy -= 1
+            if len(self._ready) > 1 and self._busy + 1 >= most:
+                break  # where slots are scarce, hosts take turns
+            following = self._next(host)
+            if self._slots.free(host) > 0 and (another := self._next(host)) is not None:
+                self._in_flight.start(self._deliver_on(another))  # it earned a slot
+        if self._ready:
+            self._begin_ready()
+
     async def _deliver(self, delivery: Delivery) -> None:
-        answered = False
+        answered, began = False, time.monotonic()
         try:
             found = await self._contents.of(delivery)
             if found is None:
@@ -183,12 +226,11 @@ class Distributor:
             _log.exception("a delivery failed in an unexpected way")
             result = self._failed(delivery, f"a fault of the hub: {error!r}"[:200], None)
         finally:
-            self._slots.give_back(delivery.host, answered)
+            self._slots.give_back(delivery.host, answered, time.monotonic() - began)
         self._context.counters[f"deliveries_{result.outcome}"] += 1
         self._results.append(result)
         if not answered:
             self._release(delivery.host)  # they would wait long, and others could use the room
-        self._begin_ready()
         self._wake.set()
 
     async def _attempt(

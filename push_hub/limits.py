@@ -38,16 +38,22 @@ class RateLimit:
 class _Host:
     limit: float
     used: int = 0
+    seconds: float = 0.0
+    """What an answer takes, roughly: recent ones weigh more. 0 before the first."""
 
 
 class HostSlots:
     """How many requests may be under way to each host.
 
-    A host starts with a share, earns more by answering and loses half of it by failing, so that
-    dead hosts hold few of the slots they all share.
+    A host starts with a share, earns more by answering promptly and loses half of it by failing or
+    by taking its time, so that dead and slow hosts hold few of the slots they all share.
     """
 
     SMALLEST: Final = 2
+    PROMPT: Final = 1.0
+    """Seconds within which an answer earns a slot; one that takes twice as long costs half."""
+    AHEAD: Final = 0.2
+    """Seconds for which work may be claimed before there are slots for it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -72,22 +78,29 @@ class HostSlots:
         known = self._hosts.get(host)
         return self._start() if known is None else int(known.limit)
 
-    def healthy(self, host: str) -> bool:
-        """Whether the host has not lost slots by failing."""
-        return self.limit(host) >= self._start()
+    def ahead(self, host: str) -> int:
+        """How much may be claimed for the host beyond its slots: what it will soon have done."""
+        known = self._hosts.get(host)
+        if known is None:
+            return self._start()
+        if known.limit < self._start():
+            return 0  # it has failed lately
+        rounds = self.AHEAD / known.seconds if known.seconds else 1.0
+        return int(known.limit * min(4.0, rounds))
 
     def take(self, host: str) -> None:
         """A request to the host begins."""
         self._hosts.setdefault(host, _Host(self._start())).used += 1
         self._hosts.move_to_end(host)
 
-    def give_back(self, host: str, answered: bool) -> None:
-        """It ended; `answered` says whether there was any answer in time."""
+    def give_back(self, host: str, answered: bool, seconds: float = 0.0) -> None:
+        """It ended after so many seconds; `answered` says whether there was any answer in time."""
         known = self._hosts[host]
         known.used -= 1
-        if answered:
+        known.seconds += (seconds - known.seconds) * (0.2 if known.seconds else 1.0)
+        if answered and seconds <= self.PROMPT:
             known.limit = min(self._most, known.limit + 1)
-        else:
+        elif not answered or seconds > 2 * self.PROMPT:
             known.limit = max(min(self.SMALLEST, self._most), known.limit / 2)
         # A healthy host with nothing under way is as good as one never heard of.
         if known.used == 0 and known.limit >= self._start():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urljoin
 
@@ -30,6 +31,7 @@ class Link:
     title: str = ""
 
 
+@lru_cache(maxsize=1_024)  # a fan-out asks for the same one a thousand times
 def link_header(hub: str, topic: str) -> str:
     """Both links of a delivery in one header, as section 7 of WebSub wants it."""
     return f'<{_safe(hub)}>; rel="hub", <{_safe(topic)}>; rel="self"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from push_hub.store.records import Update
-from traces import Stage, TraceEvent, TraceSink
+from traces import NullSink, Stage, TraceEvent, TraceSink
 
 
 class Tracer:
@@ -15,6 +15,7 @@ class Tracer:
         self._sink = sink
         self._node = node
         self._domain = domain
+        self._silent = isinstance(sink, NullSink)
 
     def ping_received(self, topic: str, trace_id: str) -> None:
         """A publisher's ping arrived."""
@@ -51,6 +52,8 @@ class Tracer:
         subscriber: str | None = None,
         reason: str | None = None,
     ) -> None:
+        if self._silent:
+            return  # a fan-out would make thousands of events for nobody
         position = update.position
         self._emit(
             stage,

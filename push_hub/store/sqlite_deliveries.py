@@ -154,32 +154,38 @@ def _claim(
     default_per_host: int,
 ) -> list[Delivery]:
     full = json.dumps([host for host, free in per_host.items() if free <= 0])
-    (found,) = connection.execute(
-        "SELECT json_group_array(json_array(delivery, lane, seq, topic_id, topic, callback, host,"
-        " attempt, failures, last_seq, new_entries_only, signature, secret)) FROM"
-        " (SELECT d.id AS delivery, s.id AS lane, d.seq, s.topic_id, s.topic, s.callback, s.host,"
-        " d.attempt, s.failures, s.last_seq, s.new_entries_only, s.signature,"
-        " hex(s.secret) AS secret FROM subscriptions s JOIN deliveries d ON d.id ="
-        " (SELECT min(id) FROM deliveries WHERE subscription = s.id)"
-        " WHERE s.next_due <= ? AND s.state IN ('active', 'renewing') AND s.expires_at > ?"
-        " AND s.host NOT IN (SELECT value FROM json_each(?)) ORDER BY s.next_due LIMIT ?)",
+    # First who is due and where, then the rest of those that their hosts have room for.
+    (due,) = connection.execute(
+        "SELECT json_group_array(json_array(id, host)) FROM (SELECT id, host FROM subscriptions"
+        " WHERE next_due <= ? AND state IN ('active', 'renewing') AND expires_at > ?"
+        " AND host NOT IN (SELECT value FROM json_each(?)) ORDER BY next_due LIMIT ?)",
         (now, now, full, room),
     ).fetchone()
     taken: dict[str, int] = {}
+    lanes: list[int] = []
+    for lane, host in json.loads(due):
+        count = taken.get(host, 0)
+        if count < per_host.get(host, default_per_host):
+            taken[host] = count + 1
+            lanes.append(lane)
+    if not lanes:
+        return []
+    (found,) = connection.execute(
+        "SELECT json_group_array(json_array(d.id, s.id, d.seq, s.topic_id, s.topic, s.callback,"
+        " s.host, d.attempt, s.failures, s.last_seq, s.new_entries_only, s.signature,"
+        " hex(s.secret))) FROM json_each(?) AS lane JOIN subscriptions s ON s.id = lane.value"
+        " JOIN deliveries d ON d.id = (SELECT min(id) FROM deliveries WHERE subscription = s.id)",
+        (json.dumps(lanes),),
+    ).fetchone()
     claimed: list[Delivery] = []
     for row in json.loads(found):
         *_, new_entries_only, _, secret = row
         row[-3], row[-1] = bool(new_entries_only), bytes.fromhex(secret) or None
-        delivery = Delivery(*row)
-        count = taken.get(delivery.host, 0)
-        if count < per_host.get(delivery.host, default_per_host):
-            taken[delivery.host] = count + 1
-            claimed.append(delivery)
-    if claimed:
-        connection.execute(
-            "UPDATE subscriptions SET in_flight = claim.delivery, next_due = NULL FROM"
-            " (SELECT json_extract(value, '$[0]') AS lane, json_extract(value, '$[1]') AS delivery"
-            " FROM json_each(?)) AS claim WHERE subscriptions.id = claim.lane",
-            (json.dumps([(each.subscription, each.id) for each in claimed]),),
-        )
+        claimed.append(Delivery(*row))
+    connection.execute(
+        "UPDATE subscriptions SET in_flight = claim.delivery, next_due = NULL FROM"
+        " (SELECT json_extract(value, '$[0]') AS lane, json_extract(value, '$[1]') AS delivery"
+        " FROM json_each(?)) AS claim WHERE subscriptions.id = claim.lane",
+        (json.dumps([(each.subscription, each.id) for each in claimed]),),
+    )
     return claimed

@@ -72,13 +72,16 @@ class Storm:
             host = self.web.replace("127.0.0.1", f"127.0.2.{1 + number % 50}")
         return f"{host}/{manner(number)}/{name}{number}"
 
-    async def start(self):
+    def spawn(self):
         command = [sys.executable, "-c", HUB, "--listen", f"127.0.0.1:{self.port}",
                    "--data", str(self.data), "--allow-fetch", "127.0.0.0/8",
                    "--allow-callback", "127.0.0.0/8"]  # fmt: skip
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
+
+    async def start(self):
+        self.spawn()
         line = await asyncio.to_thread(self.process.stdout.readline)
         if not line.startswith("ready "):
             raise AssertionError(self.process.communicate()[1])

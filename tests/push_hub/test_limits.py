@@ -48,6 +48,25 @@ def test_a_host_earns_slots_by_answering_and_loses_them_by_failing():
     assert slots.free("a") == HostSlots.SMALLEST
 
 
+def test_slow_answers_earn_nothing_and_very_slow_ones_cost():
+    slots = HostSlots(16)
+    for seconds, limit in ((0.5, 5), (1.5, 5), (3.0, 2)):
+        slots.take("a")
+        slots.take("a")
+        slots.give_back("a", answered=True, seconds=seconds)
+        assert slots.limit("a") == limit, seconds
+
+
+def test_work_is_claimed_ahead_where_answers_come_soon():
+    slots = HostSlots(16)
+    assert slots.ahead("unknown") == 4
+    for host, seconds in (("quick", 0.001), ("usual", 0.2), ("slow", 2.0), ("dead", 10.0)):
+        slots.take(host)
+        slots.take(host)
+        slots.give_back(host, answered=host != "dead", seconds=seconds)
+    assert [slots.ahead(host) for host in ("quick", "usual", "slow", "dead")] == [20, 5, 0, 0]
+
+
 def test_only_busy_and_failing_hosts_are_remembered():
     slots = HostSlots(16)
     slots.take("good")
