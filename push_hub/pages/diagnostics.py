@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from identifiers import InvalidTopic, identify
+from push_hub.following import Following, Way
 from push_hub.hub import Hub
 from push_hub.lifecycle import RECEIVING
 from push_hub.store.records import SubscriptionRecord, TopicRecord
@@ -72,13 +73,15 @@ async def details(
     store = hub.store
     about = await overview(hub, topic, show)
     subscriptions = await store.subscriptions(topic_id=topic.id, after=after, limit=limit + 1)
+    following = await store.following(topic.id)
     spellings = [show(each) for each in await store.spellings(topic.id)]
     return {
         **about,
         "sid": topic.sid.hex(),
         "rid": topic.rid.hex(),
         "spellings": list(dict.fromkeys(spellings)),
-        "watched": _watched(hub, topic, about["subscribers"]),
+        "watched": _watched(hub, topic, following, about["subscribers"]),
+        "following": None if following is None else _following(following, show),
         "fetch": {
             "url": show(topic.fetch_url),
             "last_at": topic.last_fetch_at,
@@ -111,15 +114,46 @@ def _result(topic: TopicRecord) -> str:
     return "never fetched" if topic.last_fetch_at is None else "ok"
 
 
-def _watched(hub: Hub, topic: TopicRecord, subscribers: int) -> list[str]:
+def _watched(
+    hub: Hub, topic: TopicRecord, following: Following | None, subscribers: int
+) -> list[str]:
     """The ways by which the hub learns of news, in words."""
     ways = []
-    if topic.last_ping_at is not None:
+    if topic.last_ping_at is not None or (following and following.way is Way.PINGED):
         ways.append("its publisher pings this hub")
+    if following is not None and following.way is not Way.PINGED:
+        ways.append(_followed(following))
     every = hub.settings.poll_every
     if every is not None and subscribers:
         ways.append(f"polled every {every:.0f} s")
     return ways or ["nothing yet: no ping has come for it"]
+
+
+def _followed(following: Following) -> str:
+    host = masked_topic(following.hub or "unknown")
+    because = f", because {following.reason}" if following.reason else ""
+    if following.way is Way.HUB:
+        return f"its own hub pushes to this one: {host}"
+    if following.way is Way.ASKED:
+        return f"its own hub was asked and has not confirmed yet: {host}"
+    if following.way is Way.POLLED:
+        every = f" every {following.interval:.0f} s" if following.interval else ""
+        return f"polled{every}{because}"
+    return "about to be fetched, to see which hub it names"
+
+
+def _following(following: Following, show: Callable[[str], str]) -> Values:
+    """Its token and secret are for the other hub alone."""
+    return {
+        "way": str(following.way),
+        "hub": masked_topic(following.hub) if following.hub else None,
+        "topic_at_hub": show(following.self_url) if following.self_url else None,
+        "since": following.since,
+        "lease_until": following.lease_until,
+        "poll_interval": following.interval,
+        "reason": following.reason,
+        "last_push_at": following.last_push_at,
+    }
 
 
 def _subscription(record: SubscriptionRecord, show: Callable[[str], str], trusted: bool) -> Values:

@@ -80,10 +80,11 @@ def topic_page(topic: Values, root: str, *, trusted: bool) -> str:
         ("Watched", _list(topic["watched"])),
         ("Spellings", _list(topic["spellings"], css="url")),
         ("Last ping", _time(topic["last_ping_at"])),
+        *_followed(topic["following"]),
         ("Last fetch", f"{_time(fetch['last_at'])} {_outcome(fetch['result'])}"),
         ("Fetched from", f'<span class="url">{escape(fetch["url"])}</span>'),
         ("Failures in a row", _number(fetch["failures_in_a_row"])),
-        ("Next fetch", _time(fetch["next_at"])),
+        ("Next fetch", _time(fetch["next_at"], "not planned")),
         ("Content type", _text(fetch["content_type"])),
         ("ETag", _text(fetch["etag"])),
         ("Last-Modified", _text(fetch["last_modified"])),
@@ -111,6 +112,16 @@ def topic_page(topic: Values, root: str, *, trusted: bool) -> str:
         )
     body.append(f'<p class="note"><a href="{escape(here)}?format=json">As JSON</a></p>')
     return _page(topic["topic"], root, "\n".join(body))
+
+
+def _followed(following: Values | None) -> list[tuple[str, str]]:
+    """What is known of the topic's own hub, when it is followed there."""
+    if following is None or following["way"] != "hub":
+        return []
+    return [
+        ("Followed until", _time(following["lease_until"])),
+        ("Last push of its hub", _time(following["last_push_at"])),
+    ]
 
 
 def _versions(versions: list[Values]) -> str:
@@ -196,8 +207,8 @@ def _number(value: int) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
-def _time(at: float | None) -> str:
+def _time(at: float | None, otherwise: str = "never") -> str:
     if at is None:
-        return '<span class="none">never</span>'
+        return f'<span class="none">{otherwise}</span>'
     moment = datetime.fromtimestamp(at, UTC)
     return f'<time datetime="{moment:%Y-%m-%dT%H:%M:%SZ}">{moment:%Y-%m-%d %H:%M:%S} UTC</time>'

@@ -303,3 +303,25 @@ def test_a_failing_fetch_is_explained(tmp_path):
             assert "the topic answered 404" in page
 
     run(main())
+
+
+def test_how_a_topic_is_followed_is_said(tmp_path):
+    async def main():
+        async with world(tmp_path, follow_after=0.0) as w:
+            topic = w.site.put("/feed?token=private", b"", ATOM)
+            w.site.put("/feed", atom(("a", "A")), ATOM)
+            await w.subscribe(topic)
+
+            async def polled():
+                _, found = await get(w, "/topics/1?format=json")
+                return found["following"] and found["following"]["way"] == "polled"
+
+            await until_async(polled, "polling")
+            _, found = await get(w, "/topics/1?format=json")
+            assert [each for each in found["watched"] if each.startswith("polled every")]
+            assert found["following"]["reason"] in found["watched"][-1]
+            assert "token=private" not in str(found)
+            _, page = await get(w, "/topics/1")
+            assert "polled every" in page
+
+    run(main())
