@@ -25,7 +25,8 @@ Edges, on asyncio and aiohttp:
 * `distribution`: from a recorded update to POSTs, retried; `content`: what exactly is sent;
 * `streams`: from a recorded update to browsers;
 * `context`, `tracing`: what the parts share; `hub`: puts them together;
-* `app`: the routes, `create_app()`; `metrics`.
+* `pages`: for people: a page to watch topics live, diagnostics;
+* `app`: the routes, `create_app()`; `keys`, `metrics`.
 
 The other side, for which no hub has to run here:
 
