@@ -20,6 +20,7 @@ from push_hub.following import Following
 from push_hub.hub import Hub
 from push_hub.keys import HUB
 from push_hub.logs import event
+from push_hub.masking import masked_topic
 from push_hub.store.records import SubscriptionRecord, TopicRecord, Waiting
 
 _log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ def add_admin(app: web.Application) -> None:
     """Add the routes to the application of a hub. Without a token nobody gets in."""
     router = app.router
     router.add_get("/admin/topics", _guarded(topics))
+    router.add_get("/admin/topic", _guarded(topic))
     router.add_get(f"/admin/topics/{_ID}", _guarded(topic))
     router.add_get("/admin/subscriptions", _guarded(subscriptions))
     router.add_get(f"/admin/subscriptions/{_ID}", _guarded(subscription))
@@ -71,8 +73,9 @@ async def topics(hub: Hub, request: web.Request) -> Values:
 
 
 async def topic(hub: Hub, request: web.Request) -> Values:
-    """One topic: how it is followed, its spellings, its history."""
-    record = await _topic_of(hub, request.match_info["id"])
+    """One topic, by number or ?topic=URL: how it is followed, its spellings, its history."""
+    which = request.match_info.get("id") or request.query.get("topic", "")
+    record = await _topic_of(hub, which)
     following = await hub.store.following(record.id)
     return {
         **_topic(record),
@@ -151,7 +154,9 @@ async def replay(hub: Hub, request: web.Request) -> Values:
     owed = None if seq is None else await hub.replay(seq, only)
     if owed is None:
         raise web.HTTPNotFound(text="that update is not in the history of the topic\n")
-    event(_log, "replayed", topic=record.canonical, subscription=only, deliveries=owed)
+    event(
+        _log, "replayed", topic=masked_topic(record.canonical), subscription=only, deliveries=owed
+    )
     return {"deliveries": owed}
 
 

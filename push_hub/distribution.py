@@ -23,6 +23,8 @@ from push_hub.context import Context, Tasks
 from push_hub.errors import StoreError
 from push_hub.limits import HostSlots
 from push_hub.links import link_header
+from push_hub.logs import event
+from push_hub.masking import masked_callback, masked_topic
 from push_hub.retries import retry_after
 from push_hub.signatures import signature
 from push_hub.store.records import (
@@ -228,10 +230,22 @@ class Distributor:
         finally:
             self._slots.give_back(delivery.host, answered, time.monotonic() - began)
         self._context.counters[f"deliveries_{result.outcome}"] += 1
+        if result.outcome is not Outcome.DELIVERED:
+            self._told(result)
         self._results.append(result)
         if not answered:
             self._release(delivery.host)  # they would wait long, and others could use the room
         self._wake.set()
+
+    def _told(self, result: DeliveryResult) -> None:
+        """A dead callback fails often: what is tried again is for those who look closely."""
+        delivery = result.delivery
+        level = logging.DEBUG if result.outcome is Outcome.RETRY else logging.INFO
+        callback = masked_callback(delivery.callback)
+        event(
+            _log, "delivery", level, outcome=result.outcome, topic=masked_topic(delivery.topic),
+            callback=callback, subscription=delivery.subscription, reason=result.reason,
+        )  # fmt: skip
 
     async def _attempt(
         self, delivery: Delivery, update: Update, body: bytes

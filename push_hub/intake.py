@@ -25,6 +25,7 @@ from push_hub.fetching import Fetched, FetchRefused, fetch
 from push_hub.following import same_document
 from push_hub.limits import RateLimit
 from push_hub.logs import event
+from push_hub.masking import masked_topic
 from push_hub.news import News, find_news
 from push_hub.retries import retry_after
 from push_hub.store.records import NewUpdate, Origin, Recorded, TopicRecord
@@ -255,7 +256,13 @@ class Intake:
         await context.store.fetch_failed(
             topic.id, topic.ping_serial, now, reason=str(failure), retry_at=retry_at
         )
-        event(_log, "fetch failed", topic=topic.canonical, reason=str(failure), retry_at=retry_at)
+        event(
+            _log,
+            "fetch failed",
+            topic=masked_topic(topic.canonical),
+            reason=str(failure),
+            retry_at=retry_at,
+        )
         await self.fetched(topic, None, False, str(failure))
 
     async def _record(
@@ -300,8 +307,10 @@ class Intake:
         context.counters["overflowed"] += recorded.overflowed
         if found is not None:
             context.tracer.fetched(recorded.update)
-        event(_log, "update", topic=topic.canonical, position=str(recorded.update.position),
-              origin=origin, deliveries=recorded.deliveries, trace_id=trace_id)  # fmt: skip
+        event(
+            _log, "update", topic=masked_topic(topic.canonical), origin=origin, trace_id=trace_id,
+            position=str(recorded.update.position), deliveries=recorded.deliveries,
+        )  # fmt: skip
         self._recorded(recorded)
         return recorded
 

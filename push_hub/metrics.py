@@ -40,6 +40,13 @@ class _Collector:
         for state, count in sorted(self.stored.subscriptions.items()):
             states.add_metric([state], count)
         yield states
+        ways = GaugeMetricFamily(
+            "psph_hub_following", "Topics that nobody pings here, by how they are followed",
+            labels=["way"],
+        )  # fmt: skip
+        for way, count in sorted(self.stored.following.items()):
+            ways.add_metric([way], count)
+        yield ways
         for name, meaning, value in (
             ("topics", "Topics known", self.stored.topics),
             ("updates_kept", "Updates in the history", self.stored.updates),

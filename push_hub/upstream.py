@@ -104,7 +104,7 @@ class Upstream:
         until = (topic.last_ping_at or 0) + self._patience.pinged_lately
         leased = record.way is Way.HUB and record.renew_at is not None and record.renew_at > now
         if topic.last_ping_at is not None and until > now and not leased:
-            await self._put(rules.pinged(now, record, until))
+            await self._put(rules.pinged(now, record, until), record.way)
         elif record.way is Way.ASKED:
             reason = f"its hub {record.hub} did not confirm our subscription"
             await self._poll_instead(record, reason)
@@ -167,16 +167,17 @@ class Upstream:
         now, own = self._context.clock(), self._context.settings.hub_url
         if failure is not None or links is None:
             reason = f"it could not be fetched: {failure or 'no content'}"
-            await self._put(rules.polled(now, record, reason, self._patience))
+            await self._put(rules.polled(now, record, reason, self._patience), record.way)
         elif own in links.hubs:
             # It should ping, and then this ends; until it does nobody hears of news otherwise.
             rarely = replace(record, interval=self._patience.poll_longest)
             reason = "it names this hub as its own, and has not pinged it yet"
-            await self._put(rules.polled(now, rarely, reason, self._patience))
+            await self._put(rules.polled(now, rarely, reason, self._patience), record.way)
         elif hub := _hub_of(links, own):
             await self._ask(record, hub, links.self_url or topic.fetch_url)
         else:
-            await self._put(rules.polled(now, record, "it names no hub", self._patience))
+            reason = "it names no hub"
+            await self._put(rules.polled(now, record, reason, self._patience), record.way)
 
     async def _ask(self, record: Following, hub: str, self_url: str) -> None:
         """The state is written before the request: a hub may verify before it answers."""
@@ -223,16 +224,21 @@ class Upstream:
     async def _poll_instead(self, record: Following, reason: str) -> None:
         self._context.counters["upstream_failures"] += 1
         now = self._context.clock()
-        await self._put(rules.polled(now, record, reason, self._patience, hub_failed=True))
+        failed = rules.polled(now, record, reason, self._patience, hub_failed=True)
+        await self._put(failed, record.way)
 
     async def _again(self, topic_id: int) -> None:
         await asyncio.sleep(_LATER)
         await self._intake.look(topic_id, signalled=True)
 
-    async def _put(self, record: Following) -> None:
+    async def _put(self, record: Following, before: Way | None = None) -> None:
+        """Keep it; a change from the way `before` is worth a line in the log."""
         await self._context.store.follow(record)
-        event(_log, "following", topic_id=record.topic_id, way=record.way, hub=record.hub,
-              reason=record.reason)  # fmt: skip
+        if before is not None and before is not record.way:
+            event(
+                _log, "following", topic_id=record.topic_id, way=record.way, hub=record.hub,
+                reason=record.reason,
+            )  # fmt: skip
 
     async def verify(
         self, token: str, mode: str, topic: str, challenge: str, lease: str, reason: str
@@ -251,7 +257,8 @@ class Upstream:
             return None
         seconds = int(lease) if lease.isascii() and lease.isdigit() and len(lease) < 12 else None
         self._context.counters["upstream_confirmed"] += 1
-        await self._put(rules.confirmed(self._context.clock(), record, seconds, self._patience))
+        confirmed = rules.confirmed(self._context.clock(), record, seconds, self._patience)
+        await self._put(confirmed, record.way)
         return challenge
 
     async def push(self, token: str, signature: str, body: bytes) -> bool:

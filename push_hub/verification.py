@@ -19,6 +19,8 @@ from push_hub.callbacks import denial_url, host_of, verification_url
 from push_hub.connecting import exact_url, reason_of
 from push_hub.context import Context, Tasks
 from push_hub.errors import StoreError
+from push_hub.logs import event
+from push_hub.masking import masked_callback, masked_topic
 from push_hub.store.records import SubscriptionRecord, Verification
 
 _log = logging.getLogger(__name__)
@@ -83,6 +85,7 @@ class Verifier:
         if reason is not None:
             context.counters["verifications_failed"] += 1
             await context.store.refuse(verification, reason, context.clock())
+            self._told("not confirmed", verification, reason)
             return
         context.counters["verifications_confirmed"] += 1
         record = await context.store.confirm(verification, asked_at)
@@ -90,12 +93,20 @@ class Verifier:
             return
         if verification.mode == "subscribe":
             context.tracer.subscribed(record.topic, record.callback)
+            self._told("subscribed", verification, None)
         else:
             self.ended(record)
 
     def ended(self, record: SubscriptionRecord) -> None:
         """Note the end of a subscription."""
+        self._told("ended", record, record.reason)
         self._context.tracer.unsubscribed(record.topic, record.callback, record.reason)
+
+    def _told(
+        self, what: str, which: Verification | SubscriptionRecord, reason: str | None
+    ) -> None:
+        callback, topic = masked_callback(which.callback), masked_topic(which.topic)
+        event(_log, what, topic=topic, callback=callback, reason=reason)
 
     async def _ask(self, verification: Verification) -> str | None:
         """None when the callback confirmed; otherwise what it did instead."""

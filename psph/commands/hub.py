@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
@@ -16,6 +17,8 @@ from psph.errors import PsphError
 
 if TYPE_CHECKING:
     from push_hub import HubSettings
+
+_log = logging.getLogger(__name__)
 
 _NETWORKS = "Private network that {} may be in, in CIDR form; may be repeated."
 
@@ -47,7 +50,12 @@ _NETWORKS = "Private network that {} may be in, in CIDR form; may be repeated."
     "--poll",
     metavar="SECONDS",
     type=click.FloatRange(min=1),
-    help="Fetch subscribed topics this often, for publishers that never ping.",
+    help="Fetch every subscribed topic this often, whether its publisher pings or not.",
+)
+@click.option(
+    "--follow/--no-follow",
+    default=True,
+    help="Follow topics that nobody pings here at their own hub, or by polling. On by default.",
 )
 def hub(
     listen: str,
@@ -58,6 +66,7 @@ def hub(
     topic_host: tuple[str, ...],
     trusted_proxy: tuple[str, ...],
     poll: float | None,
+    follow: bool,
 ) -> None:
     """Run a WebSub hub until Ctrl-C or SIGTERM.
 
@@ -70,9 +79,14 @@ def hub(
     from psph import admin_token
     from push_hub import HubSettings, Publisher
     from push_hub.addresses import parse_networks
+    from push_hub.logs import log_to
 
     try:
         host, port = parse_address(listen)
+        if public_url is not None and not _is_public_url(public_url):
+            raise ValueError(
+                f"--public-url: {public_url!r} must be http or https, a host and perhaps a path"
+            )
         data.mkdir(parents=True, exist_ok=True)
         token = admin_token.keep(data)
         settings = HubSettings(
@@ -85,6 +99,7 @@ def hub(
             admin_token=token,
             trusted_proxies=parse_networks(trusted_proxy),
             poll_every=poll,
+            follow_after=60.0 if follow else None,
         )
     except (ValueError, InvalidHost) as error:
         raise click.UsageError(str(error)) from None
@@ -95,8 +110,17 @@ def hub(
     # The store's thread lets go of the interpreter with every statement; by default it waits 5 ms
     # for a busy event loop to hand it back.
     sys.setswitchinterval(0.0005)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log_to(sys.stderr)
     loop.run(_serve(settings, data, host, port))
+
+
+def _is_public_url(text: str) -> bool:
+    parts = urlsplit(text)
+    return bool(
+        parts.scheme in ("http", "https")
+        and parts.hostname
+        and not (parts.query or parts.fragment or parts.username)
+    )
 
 
 async def _serve(settings: HubSettings, data: Path, host: str, port: int) -> None:
@@ -107,6 +131,7 @@ async def _serve(settings: HubSettings, data: Path, host: str, port: int) -> Non
 
     from push_hub import create_app
     from push_hub.errors import StoreError
+    from push_hub.logs import event
 
     stopped = asyncio.Event()
     running = asyncio.get_running_loop()
@@ -126,6 +151,9 @@ async def _serve(settings: HubSettings, data: Path, host: str, port: int) -> Non
     try:
         await web.SockSite(runner, listening).start()
         click.echo(f"ready {address}/")
+        event(_log, "started", address=address, public_url=settings.public_url or address)
         await stopped.wait()
+        event(_log, "stopping")
     finally:
         await runner.cleanup()
+    event(_log, "stopped")

@@ -8,28 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from identifiers import InvalidTopic, identify
 from push_hub.following import Following, Way
 from push_hub.hub import Hub
 from push_hub.lifecycle import RECEIVING
+from push_hub.masking import masked_callback, masked_topic
 from push_hub.store.records import SubscriptionRecord, TopicRecord
 
 VERSIONS: Final = 20
 Values = dict[str, Any]
-
-
-def masked_callback(callback: str) -> str:
-    """Who it is, and not how to reach it."""
-    parts = urlsplit(callback)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"
-
-
-def masked_topic(url: str) -> str:
-    """Without its query, where tokens of private feeds are."""
-    before, question, _ = url.partition("?")
-    return f"{before}?…" if question else url
 
 
 def revealing(trusted: bool, asked: str | None) -> Callable[[str], str]:

@@ -57,6 +57,23 @@ def test_versions_go_on_after_a_kill(tmp_path):
     assert (first.rpartition(".")[2], second.rpartition(".")[2]) == ("1", "2")
 
 
+def test_it_logs_one_object_a_line(tmp_path):
+    command = [sys.executable, "-c", START, "--listen", "127.0.0.1:0", "--data", str(tmp_path)]
+    public = ["--public-url", "https://hub.example.com/news"]
+    with subprocess.Popen(
+        [*command, *public], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        url = process.stdout.readline().split()[1]
+        token = (tmp_path / "admin-token").read_text().strip()
+        publish(url, token, b"1")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=20)
+    lines = [json.loads(line) for line in errors.splitlines()]
+    assert [line["event"] for line in lines] == ["started", "update", "stopping", "stopped"]
+    assert lines[0]["public_url"] == "https://hub.example.com/news"
+    assert token not in errors
+
+
 def test_private_callbacks_need_to_be_allowed(tmp_path):
     form = b"hub.mode=subscribe&hub.topic=http://example.com/&hub.callback=http://127.0.0.1:9/"
     with hub(tmp_path) as (_, url):
@@ -77,6 +94,8 @@ def test_private_callbacks_need_to_be_allowed(tmp_path):
         (["--listen", "nowhere"], "HOST:PORT"),
         (["--allow-fetch", "10.0.0.0/99"], "10.0.0.0/99"),
         (["--topic-host", "a b"], "a b"),
+        (["--public-url", "hub.example.com"], "--public-url"),
+        (["--public-url", "https://hub.example.com/?x"], "--public-url"),
     ],
 )
 def test_wrong_options_are_named(tmp_path, options, words):
