@@ -120,7 +120,8 @@ def _xml_entry(entry: Any) -> Entry:
         digest=digest,
         title=title,
         link=link,
-        published=_text(entry.get("updated") or entry.get("published")),
+        # feedparser answers get("updated") from "published", with a warning that it will not.
+        published=_text(entry["updated"] if "updated" in entry else entry.get("published")),
         author=_text(entry.get("author")),
         content=content,
     )

@@ -66,8 +66,8 @@ async def running(*command, directory, **more):
         yield process
     finally:
         if process.returncode is None:
-            process.kill()
-        _, errors = await process.communicate()
+            process.terminate()  # not kill(): nginx has a worker that would stay
+        _, errors = await asyncio.wait_for(process.communicate(), 20)
         sys.stderr.write(errors.decode(errors="replace"))
 
 

@@ -104,3 +104,12 @@ def test_any_bytes_are_read(kind, data):
     if feed is not None:
         keys = [entry.key for entry in feed.entries]
         assert len(set(keys)) == len(keys)
+
+
+def test_a_date_of_publication_stands_in_for_one_of_change():
+    """feedparser warns when it is asked for the other, and warnings are errors here."""
+    dated = rss(("a", "x")).replace(
+        b"</item>", b"<pubDate>Thu, 01 Jan 2026 00:00:00 GMT</pubDate></item>"
+    )
+    (entry,) = read_feed("application/rss+xml", dated).entries
+    assert entry.published == "Thu, 01 Jan 2026 00:00:00 GMT"
