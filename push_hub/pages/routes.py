@@ -36,8 +36,11 @@ _SESSION: Final[web.AppKey[aiohttp.ClientSession]] = web.AppKey(
     "find_session", aiohttp.ClientSession
 )
 _FINDS: Final[web.AppKey[RateLimit]] = web.AppKey("find_rate", RateLimit)
+_QUESTIONS: Final[web.AppKey[RateLimit]] = web.AppKey("question_rate", RateLimit)
 _FIND_RATE: Final = Rate(per_second=1.0, burst=20)
 _FINDS_AT_ONCE: Final = 8
+# A page of diagnostics is many questions to the store.
+_QUESTION_RATE: Final = Rate(per_second=5.0, burst=50)
 _LISTED: Final = 100
 
 
@@ -57,6 +60,7 @@ def add_pages(app: web.Application, resolver: AbstractResolver | None) -> None:
 
     app.cleanup_ctx.append(session)
     app[_FINDS] = RateLimit(_FIND_RATE)
+    app[_QUESTIONS] = RateLimit(_QUESTION_RATE)
     found = files()
     app.router.add_get("/", found.pop("watch.html").answer)
     for name, file in found.items():
@@ -71,14 +75,7 @@ async def get_findings(request: web.Request) -> web.Response:
     hub = request.app[HUB]
     if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
         raise Refused("this is for the hub's own page")
-    client = client_address(
-        request.remote or "",
-        request.headers.getall("X-Forwarded-For", ()),
-        hub.settings.trusted_proxies,
-    )
-    if wait := request.app[_FINDS].take(client, hub.context.clock()):
-        text = "you have looked up many addresses: wait a little\n"
-        return web.Response(status=429, text=text, headers={"Retry-After": str(int(wait) + 1)})
+    _limit(request, request.app[_FINDS])
     topic = _topic(request.query.get("url", ""))
     if not hub.settings.serves_host(topic.host):
         raise Refused(f"this hub does not serve topics of {topic.host}")
@@ -104,6 +101,7 @@ async def get_findings(request: web.Request) -> web.Response:
 async def get_topics(request: web.Request) -> web.Response:
     """All topics, or with `url` the one that it spells."""
     hub = request.app[HUB]
+    _limit(request, request.app[_QUESTIONS])
     trusted = _trusted(hub, request)
     if "url" in request.query:
         topic = _topic(request.query["url"].strip())
@@ -122,6 +120,7 @@ async def get_topics(request: web.Request) -> web.Response:
 async def get_topic(request: web.Request) -> web.Response:
     """One topic by its number."""
     hub = request.app[HUB]
+    _limit(request, request.app[_QUESTIONS])
     trusted = _trusted(hub, request)
     if request.query.get("callbacks") == "full" and not trusted:
         text = "the admin token is needed: it is in the hub's data directory\n"
@@ -154,6 +153,20 @@ async def _topic_answer(
     if _wants_json(request):
         return json_text(json.dumps(values))
     return html(topic_page(values, root, trusted=trusted))
+
+
+def _limit(request: web.Request, rate: RateLimit) -> None:
+    hub = request.app[HUB]
+    client = client_address(
+        request.remote or "",
+        request.headers.getall("X-Forwarded-For", ()),
+        hub.settings.trusted_proxies,
+    )
+    if wait := rate.take(client, hub.context.clock()):
+        hub.counters["requests_limited"] += 1
+        raise web.HTTPTooManyRequests(
+            text="you ask very often: wait a little\n", headers={"Retry-After": str(int(wait) + 1)}
+        )
 
 
 def _topic(spelling: str) -> Topic:

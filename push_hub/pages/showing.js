@@ -155,7 +155,7 @@ function missing(item) {
 function notice(item, from) {
   const gap = item.kind === "gap";
   const text = gap
-    ? "They had left the hub's history when this page came back for them."
+    ? "The hub does not have them any more, or never had them."
     : "The versions from here on count from another beginning. Some in between may be missing.";
   const article = element("article", { className: "notice" });
   article.append(
@@ -170,7 +170,7 @@ function notice(item, from) {
 export function preview(contentType, encoded) {
   const bytes = Uint8Array.from(atob(encoded), (character) => character.charCodeAt(0));
   const found = { type: contentType, size: bytes.length, text: "" };
-  if (/^(text\/|application\/([\w.+-]*\+)?(json|xml)\b)/i.test(contentType)) {
+  if (/^(text\/|[\w.-]+\/([\w.-]+\+)?(json|xml)\b)/i.test(contentType)) {
     const text = new TextDecoder().decode(bytes.subarray(0, 4 * MAX_DOCUMENT));
     found.text = text.length > MAX_DOCUMENT ? `${text.slice(0, MAX_DOCUMENT)}…` : text;
   }

@@ -142,7 +142,8 @@ class Store(Protocol):
         """Two topics are the same document: a ping for one is a ping for the other."""
 
     async def spellings(self, topic_id: int, limit: int = 100) -> list[str]:
-        """The topic's canonical form, the spellings in use, and the topics it is related to."""
+        """The topic's canonical form, those of fetches, of related topics and of late
+        subscriptions."""
 
     async def refetch(self, topic_id: int, now: float, trace_id: str, *, signalled: bool) -> None:
         """Make a fetch due without a ping; `signalled` when somebody said that it changed."""

@@ -190,9 +190,9 @@ def spellings(connection: sqlite3.Connection, topic_id: int, limit: int) -> list
         " UNION ALL SELECT fetch_url FROM topics WHERE id = ?1"
         " UNION ALL SELECT other FROM related"
         " WHERE canonical = (SELECT canonical FROM topics WHERE id = ?1)"
-        " UNION ALL SELECT * FROM (SELECT DISTINCT topic FROM subscriptions WHERE topic_id = ?1"
-        " LIMIT ?2)",
-        (topic_id, limit),
+        " UNION ALL SELECT DISTINCT topic FROM (SELECT topic FROM subscriptions"
+        " WHERE topic_id = ?1 ORDER BY id DESC LIMIT 1000)",
+        (topic_id,),
     )
     return list(dict.fromkeys(spelling for (spelling,) in rows))[:limit]
 

@@ -353,6 +353,27 @@ def test_hostile_feeds_do_nothing(tmp_path, running, monkeypatch, sanitised):
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("content_type", "shown"),
+    [("text/html", True), ("image/svg+xml", True), ("application/xml", True), ("image/png", False),
+     ("text/plain; charset=utf-8\"><script>alert(1)</script>", True)],
+)  # fmt: skip
+def test_documents_are_shown_as_text(tmp_path, running, content_type, shown):
+    body = "<svg onload=alert(1)><script>alert(1)</script><img src=x onerror=alert(1)></svg>"
+
+    async def main():
+        async with world(tmp_path) as w, opened(running) as page:
+            await watching(page, w.hub_url, TOPIC)
+            await w.hub.publish(identify(TOPIC), content_type, body.encode())
+            await page.until(entries(1))
+            assert await page.texts("#entries pre") == ([body] if shown else [])
+            assert await page.text("#entries .hint") == f"{content_type}, {len(body)} bytes"
+            assert await page.evaluate(HARMLESS) == []
+            await quiet(page, w.hub_url)
+
+    run(main())
+
+
 def test_the_policy_is_a_wall_of_its_own(tmp_path, running):
     """Even markup that got into the page could neither run nor reach anybody."""
 

@@ -325,3 +325,13 @@ def test_how_a_topic_is_followed_is_said(tmp_path):
             assert "polled every" in page
 
     run(main())
+
+
+def test_diagnostics_are_not_for_asking_all_the_time(tmp_path):
+    async def main():
+        async with world(tmp_path) as w:
+            statuses = [(await get(w, "/topics"))[0].status for _ in range(80)]
+            assert statuses[:50] == [200] * 50
+            assert statuses[-1] == 429
+
+    run(main())
