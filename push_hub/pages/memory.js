@@ -13,18 +13,55 @@ function storage() {
   }
 }
 
+const POSITION = /^([0-9a-f]{32})\.([0-9]{1,20})\.([0-9]{1,20})$/;
+const SEEN = /^[0-9]{1,20}\.[0-9]{1,20}$/;
+const MAX_PUBLISHERS = 8;
+
+const text = (value) => (typeof value === "string" ? value : "");
+const number = (value) => (Number.isFinite(value) ? value : 0);
+
+// What was stored may come from another version of this page, or from a curious visitor.
 function understood(value) {
-  if (!value || !Array.isArray(value.topics) || !Array.isArray(value.items)) return null;
-  const topics = value.topics.filter(
-    (each) => each && typeof each.topic === "string" && typeof each.canonical === "string",
-  );
-  const known = new Set(topics.map((each) => each.canonical));
-  return { topics, items: value.items.filter((each) => each && known.has(each.canonical)) };
+  if (!Array.isArray(value?.topics) || !Array.isArray(value?.items)) return null;
+  const topics = new Map();
+  for (const each of value.topics) {
+    if (text(each?.topic) && text(each?.canonical)) topics.set(each.canonical, topicOf(each));
+  }
+  const items = value.items.filter((each) => topics.has(each?.canonical)).map(itemOf);
+  return { topics: [...topics.values()], items: items.filter((each) => each !== null) };
 }
 
-export function parse(text) {
+function topicOf({ topic, canonical, title, colour, position, seen, last }) {
+  const valid = Object.entries(seen ?? {}).filter(([, place]) => SEEN.test(place));
+  return {
+    topic,
+    canonical,
+    title: text(title),
+    colour: number(colour),
+    position: POSITION.test(position) ? position : "",
+    seen: Object.fromEntries(valid),
+    last: number(last),
+  };
+}
+
+function itemOf(item) {
+  const { kind, canonical, entry, after, resumes } = item;
+  const common = { kind, canonical, at: number(item.at), position: text(item.position) };
+  if (kind === "entry" && entry) {
+    const fields = ["id", "title", "link", "published", "author", "content"];
+    const texts = fields.map((field) => [field, text(entry[field])]);
+    return { ...common, entry: Object.fromEntries(texts), changed: item.changed === true };
+  }
+  if (kind === "document") {
+    return { ...common, type: text(item.type), size: number(item.size), text: text(item.text) };
+  }
+  const placed = POSITION.test(after) && POSITION.test(resumes);
+  return (kind === "gap" || kind === "reset") && placed ? { ...common, after, resumes } : null;
+}
+
+function parse(stored) {
   try {
-    return understood(JSON.parse(text)) ?? { topics: [], items: [] };
+    return understood(JSON.parse(stored)) ?? { topics: [], items: [] };
   } catch {
     return { topics: [], items: [] };
   }
@@ -64,9 +101,6 @@ export function changedElsewhere(callback) {
     if (event.key === KEY && event.newValue !== null) callback(parse(event.newValue));
   });
 }
-
-const POSITION = /^([0-9a-f]{32})\.([0-9]{1,20})\.([0-9]{1,20})$/;
-const MAX_PUBLISHERS = 8;
 
 // Whether an update at this position was not seen yet; it counts as seen from now on.
 export function advance(topic, position) {

@@ -238,6 +238,36 @@ def test_many_topics_need_more_than_one_stream(tmp_path, running):
     run(main())
 
 
+def test_a_strange_memory_does_no_harm(tmp_path, running):
+    topic = {"topic": TOPIC, "canonical": TOPIC, "title": 7, "colour": {}, "position": "x",
+             "seen": {"p": "not a place"}}  # fmt: skip
+    kinds = ["entry", "document", "gap", "reset", "unknown", None]
+    broken = [{"kind": kind, "canonical": TOPIC} for kind in kinds]
+    memories = [
+        "", "null", "[]", "{", '{"topics": [null, 1, {}], "items": [null]}',
+        json.dumps({"topics": [topic, topic], "items": [*broken, 5, {"kind": "entry"}]}),
+    ]  # fmt: skip
+
+    async def main():
+        async with world(tmp_path) as w, opened(running) as page:
+            await page.go(f"{w.hub_url}/")
+            for memory in memories:
+                await page.evaluate(f"localStorage.setItem('psph hub /', {json.dumps(memory)})")
+                await page.reload()
+                await page.until("!document.querySelector('#connection[data-state=connecting]')")
+            await page.until(LIVE)
+            await publish(w.hub, ("a", "All the same"))
+            await page.until("document.body.innerText.includes('All the same')")
+            # No room for entries: the page goes on, and remembers what fits.
+            await page.evaluate("localStorage.setItem('other', 'x'.repeat(5_200_000))")
+            await publish(w.hub, ("b", f"{'Long ' * 4000}"))
+            await page.until(entries(3))  # the document of a kind without anything is one
+            await page.evaluate("new Promise((done) => setTimeout(done, 300))")
+            assert page.exceptions == []
+
+    run(main())
+
+
 # Hostile feeds. TRAP is a server that hears of every request it gets.
 PAYLOADS = [
     "<script>alert(1)</script>",
