@@ -16,7 +16,7 @@ from aiohttp import web
 
 from identifiers import InvalidPosition, InvalidTopic, Position, identify
 from push_hub.errors import BadRequest
-from push_hub.following import Following
+from push_hub.following import described
 from push_hub.hub import Hub
 from push_hub.keys import HUB
 from push_hub.logs import event
@@ -82,7 +82,7 @@ async def topic(hub: Hub, request: web.Request) -> Values:
         "subscribers": await hub.store.subscribers(record.id, hub.context.clock()),
         "streams": hub.streams.watching(record.id),
         "spellings": await hub.store.spellings(record.id),
-        "following": None if following is None else followed(following),
+        "following": None if following is None else described(following),
         "versions": [
             {
                 "position": str(each.position),
@@ -202,22 +202,6 @@ def _topic(record: TopicRecord) -> Values:
         "last_error": record.last_error,
         "fetch_due": record.fetch_due,
         "fetch_failures": record.fetch_failures,
-    }
-
-
-def followed(record: Following) -> Values:
-    """How a topic is followed that nobody pings here; nothing in it is secret."""
-    return {
-        "way": str(record.way),
-        "hub": record.hub,
-        "topic_at_hub": record.self_url,
-        "since": record.since,
-        "next_at": record.due,
-        "lease_until": record.lease_until,
-        "poll_interval": record.interval,
-        "failures": record.failures,
-        "reason": record.reason,
-        "last_push_at": record.last_push_at,
     }
 
 

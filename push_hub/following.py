@@ -17,12 +17,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
+from urllib.parse import urlsplit
 
 from identifiers import InvalidTopic, Topic, identify
 
 LEASE: Final = 10 * 86_400
 """Seconds asked for at another hub."""
-SHORTEST_LEASE: Final = 60
 LONGEST_LEASE: Final = 90 * 86_400
 _RENEW: Final = 0.8
 """The part of a lease after which it is renewed."""
@@ -116,8 +116,9 @@ def asked(
 
 def confirmed(now: float, following: Following, lease: int | None, patience: Patience) -> Following:
     """The hub verified our intent and told the lease it grants."""
-    seconds = min(max(lease or LEASE, SHORTEST_LEASE), LONGEST_LEASE)
-    renew_at = now + seconds * _RENEW
+    seconds = min(lease or LEASE, LONGEST_LEASE)
+    # Renewed no more often than it would be polled: a lease shorter than that ends, and is no use.
+    renew_at = now + max(seconds * _RENEW, patience.poll_shortest)
     due = min(renew_at, now + patience.poll_longest)
     return replace(
         following, way=Way.HUB, since=following.since if following.way is Way.HUB else now,
@@ -148,6 +149,45 @@ def after_poll(now: float, following: Following, changed: bool, patience: Patien
     interval = interval / 2 if changed else interval * _SLOWER
     interval = min(max(interval, patience.poll_shortest), patience.poll_longest)
     return replace(following, interval=interval, due=now + interval)
+
+
+def described(following: Following) -> dict[str, object]:
+    """For diagnostics: everything that is no secret, and `words` for people."""
+    return {
+        "way": str(following.way),
+        "words": in_words(following),
+        "hub": following.hub,
+        "topic_at_hub": following.self_url,
+        "since": following.since,
+        "next_at": following.due,
+        "lease_until": following.lease_until,
+        "poll_interval": following.interval if following.way is Way.POLLED else None,
+        "failures": following.failures,
+        "reason": following.reason,
+        "last_push_at": following.last_push_at,
+    }
+
+
+def in_words(following: Following) -> str:
+    """How the hub hears of updates, and why not in a better way; without the topic's URL."""
+    match following.way:
+        case Way.LOOKING:
+            return "it is about to be fetched, to see what it says about its hub"
+        case Way.ASKED:
+            return f"its hub {following.hub} was asked, and has not confirmed yet"
+        case Way.HUB:
+            return f"its hub {following.hub} pushes to this one"
+        case Way.PINGED:
+            return "its publisher pings this hub"
+        case Way.POLLED:
+            every = f"polled about every {following.interval or 0:.0f} s"
+            return f"{every}: {following.reason}" if following.reason else every
+
+
+def is_own(hub: str, own: str) -> bool:
+    """Whether a topic names this very hub, by http or https."""
+    here, there = urlsplit(own), urlsplit(hub)
+    return (here.netloc.lower(), here.path) == (there.netloc.lower(), there.path)
 
 
 def same_document(

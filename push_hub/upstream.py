@@ -21,7 +21,9 @@ from push_hub.discovery import Discovery
 from push_hub.errors import StoreError
 from push_hub.following import Following, Patience, Way
 from push_hub.intake import Intake
+from push_hub.limits import RateLimit
 from push_hub.logs import event
+from push_hub.settings import Rate
 from push_hub.signatures import verified
 from push_hub.store.records import TopicRecord
 from push_hub.streams import Streams
@@ -30,11 +32,17 @@ _log = logging.getLogger(__name__)
 
 _AT_ONCE = 8
 """Hubs that are asked at the same time."""
+_RATE = Rate(per_second=1.0, burst=50)
+"""Of requests to one host."""
 _LATER = 10.0
 """Seconds after which a topic is fetched again when a push announced what was not there yet."""
 _LONGEST_TICK = 5.0
 PATH = "/upstream/"
 MAX_CHALLENGE = 4_096
+
+
+class _AskedTooOften(Exception):
+    """A host that many topics name as their hub, which may know nothing of it."""
 
 
 class Upstream:
@@ -53,6 +61,8 @@ class Upstream:
             settings.ask_again, settings.pinged_lately,
         )  # fmt: skip
         self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._rate = RateLimit(_RATE)
+        self._tidy_at = 0.0
         self._wake = asyncio.Event()
         self._checking: set[int] = set()
         """Topics of hubs that are being fetched to see whether a push is missing."""
@@ -85,13 +95,13 @@ class Upstream:
     async def _round(self, patience: float) -> None:
         store, now = self._context.store, self._context.clock()
         watched = self._streams.topics()
+        told_before = now - self._patience.pinged_lately
         await store.begin_following(
-            now,
-            asked_before=now - patience,
-            pinged_before=now - self._patience.pinged_lately,
-            watched=watched,
+            now, asked_before=now - patience, told_before=told_before, watched=watched
         )
-        await store.end_following(watched)
+        if now >= self._tidy_at:
+            self._tidy_at = now + min(30.0, patience * 2)
+            await store.end_following(told_before=told_before, watched=watched)
         for each in await store.due_following(now):
             await self._act(each.topic_id, now)
 
@@ -168,7 +178,7 @@ class Upstream:
         if failure is not None or links is None:
             reason = f"it could not be fetched: {failure or 'no content'}"
             await self._put(rules.polled(now, record, reason, self._patience), record.way)
-        elif own in links.hubs:
+        elif any(rules.is_own(hub, own) for hub in links.hubs):
             # It should ping, and then this ends; until it does nobody hears of news otherwise.
             rarely = replace(record, interval=self._patience.poll_longest)
             reason = "it names this hub as its own, and has not pinged it yet"
@@ -199,8 +209,11 @@ class Upstream:
             "hub.secret": (asked.secret or b"").decode(),
             "hub.lease_seconds": str(rules.LEASE),
         }
-        self._context.counters["upstream_requests"] += 1
         try:
+            host = exact_url(asked.hub or "").host or ""
+            if self._rate.take(host, self._context.clock()):
+                raise _AskedTooOften
+            self._context.counters["upstream_requests"] += 1
             async with (
                 self._slots,
                 self._session.post(
@@ -210,6 +223,8 @@ class Upstream:
                 if 200 <= answer.status < 300:
                     return
                 reason = f"its hub {asked.hub} answered {answer.status}"
+        except _AskedTooOften:
+            reason = f"its hub {asked.hub} is named by many topics: it will be asked later"
         except (aiohttp.ClientError, OSError, ValueError) as error:
             reason = f"its hub {asked.hub} cannot be asked: {reason_of(error)}"
         current = await self._context.store.following(asked.topic_id)
@@ -279,4 +294,5 @@ class Upstream:
 
 def _hub_of(links: Discovery | None, own: str) -> str | None:
     """The first hub a topic names that is not this one."""
-    return next((hub for hub in (links.hubs if links else ()) if hub != own), None)
+    hubs = links.hubs if links else ()
+    return next((hub for hub in hubs if not rules.is_own(hub, own)), None)

@@ -164,15 +164,17 @@ class Store(Protocol):
         now: float,
         *,
         asked_before: float,
-        pinged_before: float,
+        told_before: float,
         watched: Collection[int],
         limit: int = 100,
     ) -> int:
         """Make a look due at topics that are watched, or subscribed to and known before
-        `asked_before`, and were not pinged since `pinged_before`; how many."""
+        `asked_before`, and that were not pinged or sent since `told_before`; how many."""
 
-    async def end_following(self, watched: Collection[int], limit: int = 100) -> int:
-        """Follow no longer what nobody watches or subscribes to; how many."""
+    async def end_following(
+        self, *, told_before: float, watched: Collection[int], limit: int = 100
+    ) -> int:
+        """Follow no longer what nobody wants, or what is sent here; how many."""
 
     async def due_following(self, now: float, limit: int = 100) -> list[Following]:
         """Those about which something has to be done, the most urgent first."""

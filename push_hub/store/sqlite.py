@@ -189,16 +189,27 @@ class SqliteStore:
         now: float,
         *,
         asked_before: float,
-        pinged_before: float,
+        told_before: float,
         watched: Collection[int],
         limit: int = 100,
     ) -> int:
-        return await self._engine.write(
-            lambda db: following.begin(db, now, asked_before, pinged_before, watched, limit)
+        # Found by the reader: writes do not wait for a look at all topics.
+        found = await self._engine.read(
+            lambda db: following.wanted(db, asked_before, told_before, watched, limit)
         )
+        if found:
+            await self._engine.write(lambda db: following.begin(db, found, now))
+        return len(found)
 
-    async def end_following(self, watched: Collection[int], limit: int = 100) -> int:
-        return await self._engine.write(lambda db: following.end(db, watched, limit))
+    async def end_following(
+        self, *, told_before: float, watched: Collection[int], limit: int = 100
+    ) -> int:
+        found = await self._engine.read(
+            lambda db: following.unwanted(db, told_before, watched, limit)
+        )
+        if found:
+            await self._engine.write(lambda db: following.end(db, found))
+        return len(found)
 
     async def due_following(self, now: float, limit: int = 100) -> list[Following]:
         return await self._engine.read(lambda db: following.due(db, now, limit))

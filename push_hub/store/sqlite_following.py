@@ -16,6 +16,12 @@ _WANTED = (
     " WHERE topic_id = topics.id AND state IN ('active', 'renewing')))"
 )
 
+# Sent here by its publisher or another hub: there is nothing to fetch.
+_TOLD = (
+    "EXISTS (SELECT 1 FROM updates WHERE topic = topics.id AND origin <> 'fetched'"
+    " AND recorded_at >= :told_before)"
+)
+
 
 def _record(row: sqlite3.Row) -> Following:
     values = dict(row)
@@ -39,38 +45,55 @@ def by_token(connection: sqlite3.Connection, token: str) -> Following | None:
     return None if row is None else _record(row)
 
 
-def begin(
+def wanted(
     connection: sqlite3.Connection,
-    now: float,
     asked_before: float,
-    pinged_before: float,
+    told_before: float,
     watched: Collection[int],
     limit: int,
-) -> int:
-    """Topics that are wanted and that nobody pinged lately: they are to be looked at."""
-    return connection.execute(
-        "INSERT INTO following (topic_id, way, since, due) SELECT id, 'looking', :now, :now"
-        " FROM topics WHERE NOT EXISTS (SELECT 1 FROM following WHERE topic_id = topics.id)"
-        " AND coalesce(last_ping_at, 0) < :pinged_before"
+) -> list[int]:
+    """Topics that somebody wants, that nobody follows, and of which nobody told us lately."""
+    rows = connection.execute(
+        "SELECT id FROM topics WHERE coalesce(last_ping_at, 0) < :told_before"
+        " AND NOT EXISTS (SELECT 1 FROM following WHERE topic_id = topics.id)"
         " AND (created_at <= :asked_before OR id IN (SELECT value FROM json_each(:watched)))"
-        f" AND {_WANTED} LIMIT :limit",
+        f" AND {_WANTED} AND NOT {_TOLD} LIMIT :limit",
         {
-            "now": now,
-            "pinged_before": pinged_before,
+            "told_before": told_before,
             "asked_before": asked_before,
             "watched": json.dumps(list(watched)),
             "limit": limit,
         },
-    ).rowcount
+    )
+    return [topic_id for (topic_id,) in rows]
 
 
-def end(connection: sqlite3.Connection, watched: Collection[int], limit: int) -> int:
-    """Topics that nobody wants any more. Their hubs learn it from the answer to the next push."""
-    return connection.execute(
-        "DELETE FROM following WHERE topic_id IN (SELECT topics.id FROM topics"
-        f" JOIN following ON following.topic_id = topics.id WHERE NOT {_WANTED} LIMIT :limit)",
-        {"watched": json.dumps(list(watched)), "limit": limit},
-    ).rowcount
+def unwanted(
+    connection: sqlite3.Connection, told_before: float, watched: Collection[int], limit: int
+) -> list[int]:
+    """Topics that are followed and that nobody wants any more, or whose updates are sent here."""
+    rows = connection.execute(
+        "SELECT topics.id FROM following JOIN topics ON topics.id = following.topic_id"
+        f" WHERE NOT {_WANTED} OR {_TOLD} LIMIT :limit",
+        {"told_before": told_before, "watched": json.dumps(list(watched)), "limit": limit},
+    )
+    return [topic_id for (topic_id,) in rows]
+
+
+def begin(connection: sqlite3.Connection, topic_ids: Collection[int], now: float) -> None:
+    """They are to be looked at."""
+    connection.executemany(
+        "INSERT OR IGNORE INTO following (topic_id, way, since, due)"
+        " VALUES (?1, 'looking', ?2, ?2)",
+        [(topic_id, now) for topic_id in topic_ids],
+    )
+
+
+def end(connection: sqlite3.Connection, topic_ids: Collection[int]) -> None:
+    """Their hubs learn it from the answer to the next push."""
+    connection.executemany(
+        "DELETE FROM following WHERE topic_id = ?", [(topic_id,) for topic_id in topic_ids]
+    )
 
 
 def due(connection: sqlite3.Connection, now: float, limit: int) -> list[Following]:

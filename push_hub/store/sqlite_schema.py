@@ -111,6 +111,8 @@ _VERSION_2: Final = (
         lease_until REAL, renew_at REAL, interval REAL, ask_after REAL,
         failures INTEGER NOT NULL DEFAULT 0, reason TEXT, last_push_at REAL
     )""",
+    # Whoever is pinged need not be looked at to find those who are not.
+    "CREATE INDEX topics_pinged ON topics (coalesce(last_ping_at, 0))",
     "CREATE INDEX following_due ON following (due) WHERE due IS NOT NULL",
 )
 

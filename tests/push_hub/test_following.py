@@ -21,10 +21,24 @@ def test_a_hub_that_confirms_is_asked_again_before_the_lease_ends():
     assert (renewing.way, renewing.due, renewing.token) == (Way.HUB, 110.0, "token")
 
 
-@pytest.mark.parametrize(("told", "lease"), [(None, rules.LEASE), (0, rules.LEASE), (1, 60),
+@pytest.mark.parametrize(("told", "lease"), [(None, rules.LEASE), (0, rules.LEASE), (1, 1),
                                              (10**11, rules.LONGEST_LEASE)])  # fmt: skip
 def test_leases_are_bounded(told, lease):
     assert rules.confirmed(0.0, ask(), told, PATIENCE).lease_until == lease
+
+
+def test_a_lease_too_short_to_be_renewed_is_let_go():
+    followed = rules.confirmed(0.0, ask(), 5, PATIENCE)
+    assert followed.renew_at > followed.lease_until
+
+
+@pytest.mark.parametrize(
+    ("hub", "own"),
+    [("https://Hub.example/hub", True), ("http://hub.example/hub", True),
+     ("https://hub.example/other", False), ("https://other.example/hub", False)],
+)  # fmt: skip
+def test_a_topic_that_names_this_hub_is_recognised(hub, own):
+    assert rules.is_own(hub, "https://hub.example/hub") is own
 
 
 def test_a_lease_at_another_hub_is_not_taken_along():

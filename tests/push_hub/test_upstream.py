@@ -6,9 +6,11 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from identifiers import identify
 from push_hub import create_app
 from push_hub.app import HUB
 from push_hub.following import Way
+from push_hub.leases import LeaseBounds
 from push_hub.signatures import signature
 from tests.push_hub.feeds.documents import atom
 from tests.push_hub.test_publishing import ATOM
@@ -156,6 +158,65 @@ def test_a_hub_that_refuses_or_is_not_there_is_named_in_the_reason(tmp_path):
             w.site.put("/u", b"1", Link=f'<http://127.0.0.1:{free_port()}/>; rel="hub"')
             await w.subscribe(f"{w.site.url}/u", "/other")
             assert "cannot connect" in (await way(Way.POLLED, "/u")).reason
+
+    run(main())
+
+
+def test_leases_are_renewed_and_polling_takes_over_when_the_hub_is_gone(tmp_path):
+    async def main():
+        async with follower(tmp_path, poll_longest=1000.0, ask_again=100.0) as (w, way):
+            async with other_hub(tmp_path, leases=LeaseBounds(1, 1, 1)) as (there, hub):
+                topic = w.site.put("/t", b"1", Link=f'<{there}/hub>; rel="hub"')
+                await w.subscribe(topic)
+                await way(Way.HUB)
+                await until(lambda: w.hub.counters["upstream_confirmed"] >= 3, "renewals")
+                assert (await way(Way.HUB)).failures == 0
+                assert len(await hub.store.subscriptions()) == 1
+            assert there in (await way(Way.POLLED)).reason
+            w.site.put("/t", b"2")
+            await until(lambda: w.reader.received, "the delivery")
+
+    run(main())
+
+
+def test_a_hub_that_keeps_silent_about_an_update_is_found_out(tmp_path):
+    async def main():
+        async with (
+            follower(tmp_path, poll_longest=0.3, ask_again=100.0) as (w, way),
+            other_hub(tmp_path) as (there, _),
+        ):
+            link = f'<{there}/hub>; rel="hub"'
+            topic = w.site.put("/t", b"1", Link=link)
+            await w.subscribe(topic)
+            await way(Way.HUB)
+            w.site.put("/t", b"2", Link=link)  # and nobody pings it
+            assert "did not push" in (await way(Way.POLLED)).reason
+            await until(lambda: w.reader.received, "the delivery")
+
+    run(main())
+
+
+def test_what_is_sent_here_is_not_followed(tmp_path):
+    async def main():
+        async with follower(tmp_path) as (w, _):
+            topic = w.site.put("/t", b"1")
+            await w.hub.publish(identify(topic), "text/plain", b"1")
+            await w.subscribe(topic)
+            await asyncio.sleep(0.5)
+            assert (await w.hub.store.statistics()).following == {}
+            assert w.site.requests == []
+
+    run(main())
+
+
+def test_a_topic_that_names_this_hub_is_polled_until_it_pings(tmp_path):
+    async def main():
+        async with follower(tmp_path) as (w, way):
+            topic = w.site.put("/t", b"1", Link=f'<{w.hub_url}/hub>; rel="hub"')
+            await w.subscribe(topic)
+            assert "names this hub" in (await way(Way.POLLED)).reason
+            await w.ping(topic)
+            await way(Way.PINGED)
 
     run(main())
 
