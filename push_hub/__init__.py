@@ -9,7 +9,9 @@ Rules, pure functions and tables:
 * `requests`: forms from strangers; `callbacks`: their URLs; `leases`, `retries`, `signatures`;
 * `links`, `discovery`: Link headers, and what a document says about its hub and itself;
 * `news`, `feeds`: which entries are new, cutting out the known ones, making them safe to show;
-* `addresses`: which addresses the hub may connect to; `limits`: rates and slots per host.
+* `addresses`: which addresses the hub may connect to; `limits`: rates and slots per host;
+* `following`: how to hear of topics that nobody pings here, and which names of one are believed;
+* `masking`: URLs as strangers may see them.
 
 Memory:
 
@@ -24,9 +26,10 @@ Edges, on asyncio and aiohttp:
 * `fetching`: one conditional GET, bounded; `intake`: from a ping to a recorded update;
 * `distribution`: from a recorded update to POSTs, retried; `content`: what exactly is sent;
 * `streams`: from a recorded update to browsers;
+* `upstream`: follows what nobody pings here; `upstream_routes`: where other hubs reach it;
 * `context`, `tracing`: what the parts share; `hub`: puts them together;
 * `pages`: for people: a page to watch topics live, diagnostics;
-* `app`: the routes, `create_app()`; `keys`, `metrics`.
+* `app`: the routes, `create_app()`; `admin`: those of the operator; `keys`, `metrics`, `logs`.
 
 The other side, for which no hub has to run here:
 
