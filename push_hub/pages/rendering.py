@@ -146,6 +146,7 @@ def _subscriptions(subscriptions: list[Values]) -> str:
         return "<p>None.</p>"
     rows = [
         (
+            _number(each["id"]),
             f'<span class="url">{escape(each["callback"])}</span>',
             _state(each),
             _time(each["last_success_at"]),
@@ -155,7 +156,7 @@ def _subscriptions(subscriptions: list[Values]) -> str:
         )
         for each in subscriptions
     ]
-    heads = ("Callback", "State", "Last success", "Last failure", "Waiting", "Expires")
+    heads = ("Number", "Callback", "State", "Last success", "Last failure", "Waiting", "Expires")
     return _table("Who receives it", heads, rows)
 
 

@@ -3,7 +3,7 @@
 
 const LONGEST_URL = 6_000; // servers and proxies accept about 8,000
 const MOST_TOPICS = 100;
-const FIRST_PAUSE = 500;
+const FIRST_PAUSE = 1_000;
 const LONGEST_PAUSE = 30_000;
 
 function query(topic) {
@@ -102,7 +102,7 @@ export class Stream {
     const generation = this.#generation;
     this.#failures += 1;
     const longest = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (this.#failures - 1));
-    const pause = longest * (0.75 + Math.random() / 4);
+    const pause = longest * (0.5 + Math.random() / 2); // not all browsers at once
     this.#timer = setTimeout(() => this.#connect(), pause);
     this.#handlers.state("lost", Math.max(1, Math.round(pause / 1000)));
     if (refused === null) return;
