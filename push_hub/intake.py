@@ -41,8 +41,8 @@ FetchListener = Callable[[TopicRecord, Discovery | None, bool, str | None], Awai
 """With the topic, its links if there was a body, whether it was news, why it failed."""
 
 
-async def _nobody(*_: object) -> None:
-    """Listens to nothing."""
+async def ignored(*_: object) -> None:
+    """What is told to nobody."""
 
 
 class Intake:
@@ -64,7 +64,7 @@ class Intake:
         self._policy = policy
         self._recorded = recorded
         self._rate = RateLimit(context.settings.ping_rate)
-        self.fetched: FetchListener = _nobody
+        self.fetched: FetchListener = ignored
         """Hears how every fetch ended."""
         self._afresh: set[int] = set()
         """Topics to be fetched whole, changed or not, for what they say about themselves."""

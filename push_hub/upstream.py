@@ -20,7 +20,7 @@ from push_hub.context import Context, Tasks
 from push_hub.discovery import Discovery
 from push_hub.errors import StoreError
 from push_hub.following import Following, Patience, Way
-from push_hub.intake import Intake
+from push_hub.intake import Intake, ignored
 from push_hub.limits import RateLimit
 from push_hub.logs import event
 from push_hub.settings import Rate
@@ -39,6 +39,7 @@ _LATER = 10.0
 _LONGEST_TICK = 5.0
 PATH = "/upstream/"
 MAX_CHALLENGE = 4_096
+MAX_URL = 2_048
 
 
 class _AskedTooOften(Exception):
@@ -78,7 +79,8 @@ class Upstream:
             self._tasks.start(self._run(self._context.settings.follow_after))
 
     async def stop(self) -> None:
-        """State is in the store: the next start goes on."""
+        """State is in the store: the next start goes on, also with what a fetch still finds."""
+        self._intake.fetched = ignored
         await self._tasks.stop()
 
     async def _run(self, patience: float) -> None:
@@ -166,7 +168,7 @@ class Upstream:
             record = rules.after_poll(now, record, changed, self._patience)
             hub = _hub_of(links, self._context.settings.hub_url) if links else None
             if hub and hub != record.hub:
-                await self._ask(record, hub, (links and links.self_url) or topic.fetch_url)
+                await self._ask(record, hub, _self_of(links, topic))
             else:
                 await self._put(record)
 
@@ -184,7 +186,7 @@ class Upstream:
             reason = "it names this hub as its own, and has not pinged it yet"
             await self._put(rules.polled(now, rarely, reason, self._patience), record.way)
         elif hub := _hub_of(links, own):
-            await self._ask(record, hub, links.self_url or topic.fetch_url)
+            await self._ask(record, hub, _self_of(links, topic))
         else:
             reason = "it names no hub"
             await self._put(rules.polled(now, record, reason, self._patience), record.way)
@@ -294,5 +296,11 @@ class Upstream:
 
 def _hub_of(links: Discovery | None, own: str) -> str | None:
     """The first hub a topic names that is not this one."""
-    hubs = links.hubs if links else ()
+    hubs = [hub for hub in (links.hubs if links else ()) if len(hub) <= MAX_URL]
     return next((hub for hub in hubs if not rules.is_own(hub, own)), None)
+
+
+def _self_of(links: Discovery | None, topic: TopicRecord) -> str:
+    """What the topic's hub knows it by."""
+    own = links.self_url if links else None
+    return own if own and len(own) <= MAX_URL else topic.fetch_url

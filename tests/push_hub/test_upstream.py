@@ -333,3 +333,21 @@ def test_a_ping_for_one_spelling_reaches_readers_of_the_other(tmp_path):
                 assert w.reader.received[-1].body == b"%d" % n
 
     run(main())
+
+
+def test_the_diagnostics_say_how_a_topic_is_followed(tmp_path):
+    async def main():
+        async with follower(tmp_path) as (w, way):
+            topic = w.site.put("/t", b"1")
+            await w.subscribe(topic)
+            await way(Way.POLLED)
+            query = {"url": topic, "format": "json"}
+            async with w.client.get(f"{w.hub_url}/topics", params=query) as answer:
+                shown = await answer.json()
+            assert shown["following"]["way"] == "polled"
+            assert shown["following"]["reason"] == "it names no hub"
+            assert any("it names no hub" in each for each in shown["watched"])
+            async with w.client.get(f"{w.hub_url}/metrics") as answer:
+                assert 'psph_hub_following{way="polled"} 1.0' in await answer.text()
+
+    run(main())
