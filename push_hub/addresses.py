@@ -17,11 +17,18 @@ from push_hub.errors import AddressRefused
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# Translators turn these into the IPv4 address in their last 32 bits (RFC 6052).
-_NAT64: Final = (
-    ipaddress.IPv6Network("64:ff9b::/96"),
-    ipaddress.IPv6Network("64:ff9b:1::/48"),
-)
+# Translators turn these into the IPv4 address in their last 32 bits (RFC 6052). The prefix for
+# local use, 64:ff9b:1::/48, is not here: where its addresses lead only its network knows.
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+# What is not public, whatever the tables of the running Python say: they differ by version.
+_SPECIAL: Final = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "240.0.0.0/4",
+        "2001::/23", "2001:db8::/32", "3fff::/20",
+    )
+)  # fmt: skip
+_GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
 # Deprecated, but some stacks still take the last 32 bits for an IPv4 address.
 _COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
 
@@ -57,6 +64,10 @@ class AddressPolicy:
     def _permits(self, address: Address) -> bool:
         if any(address.version == each.version and address in each for each in self.allowed):
             return True
+        if any(address.version == each.version and address in each for each in _SPECIAL):
+            return False
+        if isinstance(address, ipaddress.IPv6Address) and address not in _GLOBAL_UNICAST:
+            return False
         return (
             address.is_global
             and not address.is_multicast
@@ -75,8 +86,8 @@ def _meanings(address: Address) -> Iterable[Address]:
         return (address, address.sixtofour)
     if address.teredo is not None:
         return (address, *address.teredo)
-    if any(address in each for each in _NAT64):
-        # is_global says no to these prefixes themselves; what counts is where they lead.
+    if address in _NAT64:
+        # is_global says no to the prefix itself; what counts is where it leads.
         return (ipaddress.IPv4Address(int(address) & 0xFFFFFFFF),)
     if address in _COMPATIBLE and int(address) > 1:
         return (address, ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
@@ -99,6 +110,19 @@ def client_address(remote: str, forwarded: Iterable[str], trusted: Iterable[Netw
     while claimed and _within(client, networks):
         client = claimed.pop()
     return client[:64]
+
+
+def client_key(client: str) -> str:
+    """What limits per client count by: whoever has one IPv6 address has its whole /64."""
+    try:
+        address = ipaddress.ip_address(client.partition("%")[0])
+    except ValueError:
+        return client
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
 
 
 def _within(text: str, networks: tuple[Network, ...]) -> bool:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import aiohttp
 from aiohttp import web
 from aiohttp.abc import AbstractResolver
 
 from identifiers import InvalidPosition, InvalidTopic, Position, Topic, identify
-from push_hub.addresses import client_address
+from push_hub.addresses import client_address, client_key
 from push_hub.admin import add_admin
-from push_hub.errors import AddressRefused, BadRequest, Refused, StoreError
+from push_hub.errors import AddressRefused, BadRequest, Busy, Refused, StoreError
 from push_hub.fetching import passable_type
 from push_hub.hub import Hub
 from push_hub.keys import HUB
@@ -95,7 +97,7 @@ async def _refusals(
         request.headers.getall("X-Forwarded-For", ()),
         hub.settings.trusted_proxies,
     )
-    wait = request.app[RATE].take(client, hub.context.clock())
+    wait = request.app[RATE].take(client_key(client), hub.context.clock())
     if wait:
         hub.counters["requests_limited"] += 1
         text = "too many requests from your address: slow down\n"
@@ -106,6 +108,8 @@ async def _refusals(
         return web.Response(status=400, text=f"{refusal}\n")
     except Refused as refusal:
         return web.Response(status=403, text=f"{refusal}\n")
+    except Busy as refusal:
+        return web.Response(status=429, text=f"{refusal}\n", headers={"Retry-After": "60"})
     except StoreError as error:
         _log.error("%s", error)
         text = "the hub cannot store anything right now: try again later\n"
@@ -126,16 +130,27 @@ async def post_hub(request: web.Request) -> web.Response:
     limit = hub.settings.max_form
     if (request.content_length or 0) > limit:
         raise web.HTTPRequestEntityTooLarge(limit, request.content_length or 0)
-    body = b""
-    while chunk := await request.content.readany():
-        body += chunk
-        if len(body) > limit:
-            raise web.HTTPRequestEntityTooLarge(limit, len(body))
-    wish = read_request(read_form(body))
+    wish = read_request(read_form(await _body(request, limit)))
     if isinstance(wish, Ping):
         await hub.ping(wish.topics)
         return web.Response(status=204)
     return await _subscription(hub, wish)
+
+
+async def _body(request: web.Request, limit: int) -> bytes:
+    """All of it, within the bounds of size and time."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(request.app[HUB].settings.body_timeout):
+            while chunk := await request.content.readany():
+                body += chunk
+                if len(body) > limit:
+                    raise web.HTTPRequestEntityTooLarge(limit, len(body))
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(text="the body took too long to arrive\n") from None
+    except (aiohttp.ClientPayloadError, aiohttp.http.HttpProcessingError) as error:
+        raise BadRequest("the body breaks off, or is not encoded as it says") from error
+    return bytes(body)
 
 
 async def _subscription(hub: Hub, wish: SubscriptionRequest) -> web.Response:
@@ -166,7 +181,7 @@ async def post_content(request: web.Request) -> web.Response:
         raise Refused(f"this hub does not serve topics of {topic.host}")
     if (request.content_length or 0) > hub.settings.max_body:
         raise web.HTTPRequestEntityTooLarge(hub.settings.max_body, request.content_length or 0)
-    body = await request.read()
+    body = await _body(request, hub.settings.max_body)
     content_type = passable_type(request.headers.get("Content-Type"))
     recorded = await hub.publish(topic, content_type, body)
     assert recorded is not None  # only updates that bring a position can be known

@@ -76,6 +76,8 @@ def reason_of(error: BaseException) -> str:
         return f"cannot connect: {cause.strerror or cause}"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the server closed the connection"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"no valid answer: {error.message.split(chr(10), 1)[0]}"[:200]
     if isinstance(error, aiohttp.InvalidURL | ValueError):
         return "not a valid URL"
     return f"{type(error).__name__}: {error}"[:200]

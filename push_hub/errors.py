@@ -13,6 +13,10 @@ class Refused(HubError):
     """A request in good form that this hub does not serve: a policy, a cap."""
 
 
+class Busy(HubError):
+    """Too much of this is under way: the same request may be served later."""
+
+
 class AddressRefused(HubError, OSError):
     """An address the hub must not connect to. An OSError, so that connecting simply fails."""
 

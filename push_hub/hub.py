@@ -40,6 +40,10 @@ _log = logging.getLogger(__name__)
 Listener = Callable[[Update], None]
 
 _SWEEP = 5.0
+_NEARLY_FULL = 0.8
+_SHORTLY = 60.0
+"""Seconds for which a hub that is nearly full remembers what nobody needs."""
+_FORGET_AT_ONCE = 500
 
 
 class Hub:
@@ -138,6 +142,7 @@ class Hub:
         lease = self.settings.leases.grant(request.lease_seconds)
         if request.mode == "subscribe" and not self.settings.serves_host(request.topic.host):
             raise Refused(f"this hub does not serve topics of {request.topic.host}")
+        self._verifier.check_room(request.callback)
         verification = await self.store.request(
             request, lease, self.context.caps, self.context.clock()
         )
@@ -204,13 +209,25 @@ class Hub:
             try:
                 for ended in await self.store.expire(self.context.clock()):
                     self._verifier.ended(ended)
-                await self.store.forget(
-                    self.context.clock() - self.settings.remember_ended,
-                    but_topics=self.streams.topics(),
-                )
+                await self._forget()
             except StoreError as error:
                 _log.error("%s", error)
             await asyncio.sleep(_SWEEP)
+
+    async def _forget(self) -> None:
+        """What ended long ago; not so long ago when the hub is nearly full.
+
+        Anybody can make it remember requests that nobody confirms and topics nobody has.
+        """
+        settings, now = self.settings, self.context.clock()
+        kept = await self.store.statistics()
+        full = max(
+            kept.topics / settings.max_topics,
+            sum(kept.subscriptions.values()) / settings.max_subscriptions,
+        )
+        before = now - (settings.remember_ended if full < _NEARLY_FULL else _SHORTLY)
+        while await self.store.forget(before, but_topics=self.streams.topics()) >= _FORGET_AT_ONCE:
+            pass
 
     def _session(
         self, policy: AddressPolicy, connections: int, timeout: float

@@ -33,6 +33,12 @@ class RateLimit:
             self._buckets.popitem(last=False)
         return wait
 
+    def give_back(self, key: str) -> None:
+        """What was taken does not count after all."""
+        if (bucket := self._buckets.get(key)) is not None:
+            tokens, since = bucket
+            self._buckets[key] = (min(float(self._rate.burst), tokens + 1), since)
+
 
 @dataclass(slots=True)
 class _Host:

@@ -83,6 +83,13 @@ class HubSettings:
     """Networks of reverse proxies whose X-Forwarded-For says who the client is."""
     client_rate: Rate = Rate(per_second=200.0, burst=2_000)
     """Requests of one client address."""
+    verification_rate: Rate = Rate(per_second=20.0, burst=200)
+    """Questions to one callback host that it did not answer with yes, and denials: anybody can
+    make the hub ask anybody. Those it confirms do not count."""
+    unverified_per_host: int = 5_000
+    """Requests for one callback host that may wait for their verification."""
+    body_timeout: float = 30.0
+    """Within which a client has to have sent what it announced."""
     ping_rate: Rate = Rate(per_second=2.0, burst=20)
     """Fetches of one topic; pings beyond it are answered as ever and coalesce."""
 

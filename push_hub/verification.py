@@ -11,6 +11,7 @@ import hmac
 import logging
 import random
 import secrets
+from collections import Counter
 from weakref import WeakValueDictionary
 
 import aiohttp
@@ -18,7 +19,8 @@ import aiohttp
 from push_hub.callbacks import denial_url, host_of, verification_url
 from push_hub.connecting import exact_url, reason_of
 from push_hub.context import Context, Tasks
-from push_hub.errors import StoreError
+from push_hub.errors import Busy, StoreError
+from push_hub.limits import RateLimit
 from push_hub.logs import event
 from push_hub.masking import masked_callback, masked_topic
 from push_hub.store.records import SubscriptionRecord, Verification
@@ -37,6 +39,8 @@ class Verifier:
         self._session = session
         self._slots = asyncio.Semaphore(context.settings.verifications_at_once)
         self._hosts: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._waiting: Counter[str] = Counter()
+        self._rate = RateLimit(context.settings.verification_rate)
         self._tasks = Tasks()
 
     async def start(self) -> None:
@@ -48,9 +52,25 @@ class Verifier:
         """What is not answered yet will be asked again after the next start."""
         await self._tasks.stop()
 
+    def check_room(self, callback: str) -> None:
+        """Busy when too many requests for the callback's host wait for their verification."""
+        most = self._context.settings.unverified_per_host
+        if self._waiting[host_of(callback)] >= most:
+            self._context.counters["requests_limited"] += 1
+            raise Busy(f"{most} requests for that callback's host wait to be verified: try later")
+
     def submit(self, verification: Verification) -> asyncio.Task[str | None]:
         """Ask, in the background. The result is None, or why the callback did not confirm."""
-        return self._tasks.start(self._verify(verification))
+        host = host_of(verification.callback)
+        self._waiting[host] += 1
+        task = self._tasks.start(self._verify(verification))
+        task.add_done_callback(lambda _: self._ended_waiting(host))
+        return task
+
+    def _ended_waiting(self, host: str) -> None:
+        self._waiting[host] -= 1
+        if not self._waiting[host]:
+            del self._waiting[host]
 
     def deny(self, callback: str, topic: str, reason: str) -> None:
         """Tell a callback that it will not receive the topic."""
@@ -120,8 +140,23 @@ class Verifier:
             lease_seconds=verification.lease_seconds if subscribing else None,
             verify_token=verification.verify_token,
         )
+        async with self._host_slot(verification.callback):
+            await self._turn(verification.callback)
+            reason = await self._answer(url, challenge)
+        if reason is None:
+            self._rate.give_back(host_of(verification.callback))
+        return reason
+
+    async def _turn(self, callback: str) -> None:
+        """Wait while the callback's host has been asked too often for nothing."""
+        host = host_of(callback)
+        wait = self._rate.take(host, self._context.clock())
+        while wait:
+            await asyncio.sleep(wait)
+            wait = self._rate.take(host, self._context.clock())
+
+    async def _answer(self, url: str, challenge: str) -> str | None:
         async with (
-            self._host_slot(verification.callback),
             self._slots,
             self._session.get(
                 exact_url(url), allow_redirects=False, headers={"Accept-Encoding": "identity"}
@@ -135,6 +170,9 @@ class Verifier:
         return None
 
     async def _deny(self, url: str, callback: str) -> None:
+        if self._rate.take(host_of(callback), self._context.clock()):
+            self._context.counters["denials_limited"] += 1
+            return
         self._context.counters["denials"] += 1
         async with self._host_slot(callback), self._slots:
             try:

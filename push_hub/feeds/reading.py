@@ -29,6 +29,8 @@ MAX_BROKEN: Final = 128 << 10
 """Bytes of a feed that is not well-formed: feedparser takes seconds for a megabyte of those."""
 
 _ENTITY_DECLARATION: Final = re.compile(rb"<!\s*ENTITY", re.IGNORECASE)
+_DECLARED: Final = re.compile(rb"""encoding\s*=\s*["']?([\w.:-]{1,40})""")
+_CHARSET: Final = re.compile(r"""charset\s*=\s*["']?([\w.:-]{1,40})""", re.IGNORECASE)
 _FEED_START: Final = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?(?:rss|feed|rdf)\b", re.IGNORECASE)
 # feedparser's own fields that change without the entry having changed.
 _IGNORED: Final = frozenset({"published_parsed", "updated_parsed", "created_parsed",
@@ -65,7 +67,23 @@ def read_feed(content_type: str, body: bytes) -> Feed | None:
         return None
     if _ENTITY_DECLARATION.search(body) or body[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return None
+    if any(not _harmless(each) for each in _encodings(content_type, body)):
+        return None
     return _xml_feed(content_type, body) if _worth_reading(body) else None
+
+
+def _encodings(content_type: str, body: bytes) -> list[str]:
+    """Those that feedparser might decode the document with, by name."""
+    declared = [each.decode() for each in _DECLARED.findall(body[:1024])]
+    return declared + _CHARSET.findall(content_type)
+
+
+def _harmless(encoding: str) -> bool:
+    """Whether markup is ASCII in it: in UTF-7, say, a declaration could hide from a search."""
+    try:
+        return "<!ENTITY &;".encode(encoding) == b"<!ENTITY &;"
+    except (LookupError, UnicodeError):
+        return encoding.isascii()  # unknown here, and so to feedparser
 
 
 def _worth_reading(body: bytes) -> bool:

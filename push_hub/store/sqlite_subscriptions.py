@@ -100,8 +100,10 @@ def _add(
     now: float,
 ) -> None:
     host = host_of(wish.callback)
+    # Those that ended do not count: anybody can leave some behind in the name of any host.
     (of_host,) = connection.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM subscriptions WHERE host = ? LIMIT ?)",
+        "SELECT count(*) FROM (SELECT 1 FROM subscriptions WHERE host = ? AND ended_at IS NULL"
+        " LIMIT ?)",
         (host, caps.subscriptions_per_host),
     ).fetchone()
     if of_host >= caps.subscriptions_per_host:
