@@ -73,6 +73,7 @@ def as_json(update: Notification) -> dict[str, object]:
     shown: dict[str, object] = {
         "topic": update.topic,
         "delivery_id": update.delivery_id,
+        "position": str(update.position) if update.position else None,
         "content_type": update.content_type,
         "current": update.current,
     }

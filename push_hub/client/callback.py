@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from identifiers import InvalidPosition, InvalidTopic, Position, identify
 from push_hub.feeds import Entry, Feed, compare
 from push_hub.signatures import verified
 
@@ -42,6 +43,14 @@ class Notification:
     current: bool = False
     """What the topic held at the time of the subscription, fetched and not delivered."""
 
+    @property
+    def position(self) -> Position | None:
+        """Which version this is, where a hub of ours says so in the delivery id."""
+        try:
+            return Position.parse((self.delivery_id or "").rpartition("-")[0])
+        except InvalidPosition:
+            return None
+
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
@@ -67,7 +76,7 @@ def read_verification(
     `wanted` is the mode the owner has in mind: a hub that asks again whether we subscribe, as
     PubSubHubbub 0.3 does when a lease ends, is told yes for as long as we do.
     """
-    if query.get("hub.topic") != topic:
+    if not _same(query.get("hub.topic", ""), topic):
         return None
     mode = query.get("hub.mode", "")
     if mode == "denied":
@@ -76,6 +85,14 @@ def read_verification(
     if mode != wanted or not challenge or len(challenge) > MAX_CHALLENGE:
         return None
     return Confirmed(mode, challenge, _lease(query.get("hub.lease_seconds", "")))
+
+
+def _same(one: str, other: str) -> bool:
+    """Hubs may tidy up the spelling of a topic."""
+    try:
+        return one == other or identify(one).canonical == identify(other).canonical
+    except InvalidTopic:
+        return False
 
 
 def _lease(text: str) -> int:

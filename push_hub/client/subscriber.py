@@ -266,7 +266,12 @@ class Subscriber:
         try:
             found = await find(self._session, self._policy, self.topic)
         except FetchFailed as error:
-            raise FetchFailed(f"{self.topic} cannot be fetched: {error}") from error
+            # A topic from across the fabric cannot be fetched from here; its proxy has a copy.
+            copy = f"{self.hub.removesuffix('/hub')}/t/{self.topic}"
+            try:
+                found = await find(self._session, self._policy, copy)
+            except FetchFailed:
+                raise FetchFailed(f"{self.topic} cannot be fetched: {error}") from error
         if found.fetched.body is not None:
             self._receiver.put_current(found.fetched.content_type, found.fetched.body)
 

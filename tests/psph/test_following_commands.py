@@ -137,7 +137,7 @@ def test_json_lines_and_the_current_version(web, hub):
         then = json.loads(process.stdout.readline())
         assert then["content_type"] == "text/plain"
         assert then["body_b64"] == "bm8gZmVlZCBhbnkgbW9yZQ=="
-        assert then["delivery_id"]
+        assert then["delivery_id"].startswith(f"{then['position']}-")
         assert process.wait(20) == 0
 
 

@@ -111,6 +111,33 @@ def test_the_current_version_comes_first_where_asked_for(tmp_path):
     run(main())
 
 
+def test_the_current_version_may_come_from_a_proxy(tmp_path):
+    """A topic that only the fabric reaches: GET /t/<topic URL> of the proxy has its bytes."""
+
+    async def main():
+        topic = "http://127.0.0.1:9/feed?a=1"
+
+        async def copy(request):
+            assert request.raw_path == f"/t/{topic}"
+            return web.Response(body=b"copy", content_type="text/plain")
+
+        async with world(tmp_path) as w:
+            app = web.Application()
+
+            async def hub(request):
+                raise web.HTTPTemporaryRedirect(f"{w.hub_url}/hub")
+
+            app.router.add_get("/t/{topic:.*}", copy)
+            app.router.add_post("/hub", hub)
+            async with (
+                served(app) as proxy,
+                Subscriber(topic, hub=f"{proxy}/hub", current=True) as subscriber,
+            ):
+                assert (await anext(subscriber)).content == b"copy"
+
+    run(main())
+
+
 @pytest.mark.parametrize("algorithm", [None, *ALGORITHMS])
 def test_every_signature_is_verified(tmp_path, algorithm):
     async def main():

@@ -15,8 +15,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from push_hub import create_app
+from push_hub import Subscriber, create_app
 from push_hub.app import HUB
+from push_hub.client.asking import ping
+from push_hub.client.checking import check
+from push_hub.client.checks import Verdict
+from push_hub.client.finding import ANYWHERE, client_session
 from push_hub.lifecycle import State
 from tests.push_hub.feeds.documents import atom
 from tests.push_hub.interop.certificates import loopback_tls
@@ -143,6 +147,37 @@ def test_flask_websub_believes_our_signatures(tmp_path):
                 assert (await reader.hear("content"))["body"] == "signed"
         finally:
             await runner.cleanup()
+
+    run(main())
+
+
+@needs_flask_websub
+@pytest.mark.parametrize("algorithm", ["sha1", "sha256", "sha384", "sha512"])
+def test_our_subscriber_at_the_hub_of_flask_websub(tmp_path, algorithm):
+    async def main():
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, str(HERE / "flask_websub_hub.py"), str(tmp_path / "theirs.sqlite"),
+            algorithm, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            hub = (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
+            async with world(tmp_path) as w, client_session(ANYWHERE, 10.0) as session:
+                topic = f"{w.site.url}/t"
+                links = f'<{topic}>; rel="self", <{hub}>; rel="hub"'
+                w.site.put("/t", atom(("a", "1")), ATOM, Link=links)
+                verdicts = {each.verdict for each in await check(session, ANYWHERE, topic)}
+                assert verdicts == {Verdict.OK}
+                async with Subscriber(topic, lease_seconds=100) as subscriber:
+                    assert (subscriber.hub, subscriber.lease_seconds) == (hub, 100)
+                    await asyncio.sleep(0.3)  # it stores us after we confirmed
+                    await ping(session, ANYWHERE, hub, topic)
+                    update = await asyncio.wait_for(anext(subscriber), 10)
+                    assert [entry.title for entry in update.entries] == ["1"]
+                    assert update.content == atom(("a", "1"))
+                    assert subscriber.counters["rejected"] == 0
+        finally:
+            process.kill()
+            await process.communicate()
 
     run(main())
 
