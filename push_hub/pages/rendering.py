@@ -49,7 +49,7 @@ def topics_page(topics: list[Values], after: int | None) -> str:
     """All topics, one page of them; `after` leads to the next."""
     rows = [
         (
-            f'<a href="topics/{topic["id"]}" class="url">{escape(topic["topic"])}</a>',
+            f'<a href="topics/{topic["id"]}" class="url"><bdi>{escape(topic["topic"])}</bdi></a>',
             _number(topic["subscribers"]),
             _number(topic["streams"]),
             _time(topic["last_update_at"]),
@@ -191,7 +191,7 @@ def _table(caption: str, heads: Iterable[str], rows: Iterable[tuple[str, ...]]) 
 
 
 def _list(texts: Iterable[str], css: str = "") -> str:
-    items = "".join(f'<li class="{css}">{escape(text)}</li>' for text in texts)
+    items = "".join(f'<li class="{css}"><bdi>{escape(text)}</bdi></li>' for text in texts)
     return f"<ul>{items}</ul>"
 
 

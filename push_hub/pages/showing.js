@@ -96,7 +96,7 @@ export function time(at, text = "") {
 
 // `source` is the topic an item belongs to: {title, topic, colour}.
 export function itemElement(item, source) {
-  const from = element("span", { className: `source c${source.colour}` }, source.title);
+  const from = element("bdi", { className: `source c${source.colour}` }, source.title);
   if (item.kind === "gap" || item.kind === "reset") return notice(item, from);
   const article = element("article", {});
   const meta = element("p", { className: "meta" }, from);
@@ -112,11 +112,11 @@ function entryBody(item, meta, article, source) {
   const { entry } = item;
   const href = safeUrl(entry.link || "about:blank");
   const title = entry.title || entry.link || "Untitled";
-  article.append(element("h2", {}, href ? link(href, title) : title));
-  if (entry.author) meta.append(" ", element("span", { className: "author" }, entry.author));
+  article.append(element("h2", { dir: "auto" }, href ? link(href, title) : title));
+  if (entry.author) meta.append(" ", element("bdi", { className: "author" }, entry.author));
   if (entry.published) meta.append(" ", time(entry.published, entry.published));
   if (!entry.content) return;
-  const content = element("div", { className: "content" });
+  const content = element("div", { className: "content", dir: "auto" });
   content.append(safeContent(entry.content, href || source.topic));
   if (!content.textContent.trim() && !content.querySelector("hr")) return;
   article.append(content);

@@ -144,8 +144,8 @@ function topicElement(topic) {
   const line = element(
     "li",
     {},
-    element("span", { className: `name c${topic.colour}` }, name(topic)),
-    element("span", { className: "url" }, topic.topic),
+    element("bdi", { className: `name c${topic.colour}` }, name(topic)),
+    element("bdi", { className: "url" }, topic.topic),
     element("span", { className: "last" }),
     element("span", { className: "actions" }, details, remove),
   );
@@ -197,8 +197,8 @@ function offer(found, label) {
   return element(
     "li",
     {},
-    element("span", { className: "name" }, label || found.title || "Feed"),
-    element("span", { className: "url" }, found.topic),
+    element("bdi", { className: "name" }, label || found.title || "Feed"),
+    element("bdi", { className: "url" }, found.topic),
     button,
   );
 }

@@ -200,6 +200,27 @@ def test_topics_are_remembered_shared_between_tabs_and_removed(tmp_path, running
     run(main())
 
 
+def test_other_directions_of_writing(tmp_path, running):
+    async def main():
+        async with world(tmp_path) as w, opened(running) as page:
+            await watching(page, w.hub_url, TOPIC)
+            # The second would turn what follows it around, were it not kept to itself.
+            await publish(w.hub, ("a", "\u05e9\u05dc\u05d5\u05dd"), ("b", "evil \u202e txt.exe"))
+            await page.until(entries(2))
+            directions = await page.evaluate(
+                "[...document.querySelectorAll('#entries h2')]"
+                ".map((each) => getComputedStyle(each).direction)"
+            )
+            assert sorted(directions) == ["ltr", "rtl"]
+            assert await page.evaluate(
+                "[...document.querySelectorAll('#entries h2, #entries .source, #topics .url')]"
+                ".every((each) => getComputedStyle(each).unicodeBidi.includes('isolate')"
+                " || getComputedStyle(each).display === 'block')"
+            )
+
+    run(main())
+
+
 def test_a_refusal_is_shown(tmp_path, running):
     async def main():
         async with world(tmp_path, streams_at_once=0) as w, opened(running) as page:
@@ -318,7 +339,7 @@ HARMLESS = """(() => {
             bad.push(each.outerHTML);
         for (const { name, value } of each.attributes) {
             const allowed = ["class", "title", "href", "target", "rel", "datetime", "type",
-                             "aria-expanded", "inert"];
+                             "aria-expanded", "inert", "dir"];
             if (!allowed.includes(name)) bad.push(`${name}=${value}`);
             if (name === "href" && !/^(https?:|mailto:)/.test(value)) bad.push(value);
         }
