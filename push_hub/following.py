@@ -89,7 +89,10 @@ class Following:
 
 def looked_at(now: float, following: Following, patience: Patience) -> Following:
     """A look begins; should its end be lost, another one is due."""
-    return replace(following, way=Way.LOOKING, since=now, due=now + patience.confirm, reason=None)
+    return replace(
+        following, way=Way.LOOKING, since=now, due=now + patience.confirm, reason=None,
+        lease_until=None, renew_at=None,
+    )  # fmt: skip
 
 
 def pinged(now: float, following: Following, until: float) -> Following:

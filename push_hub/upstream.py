@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import secrets
+import time
 from dataclasses import replace
 
 import aiohttp
@@ -37,6 +39,7 @@ _RATE = Rate(per_second=1.0, burst=50)
 _LATER = 10.0
 """Seconds after which a topic is fetched again when a push announced what was not there yet."""
 _LONGEST_TICK = 5.0
+_BATCH = 100
 PATH = "/upstream/"
 MAX_CHALLENGE = 4_096
 MAX_URL = 2_048
@@ -85,27 +88,41 @@ class Upstream:
 
     async def _run(self, patience: float) -> None:
         tick = min(_LONGEST_TICK, max(0.05, patience / 4))
+        searched, pause = -math.inf, 0.0
         while True:
             self._wake.clear()
+            begun = time.monotonic()
             try:
-                await self._round(patience)
+                # All topics are searched at times, and never for more than a small part of it.
+                search = begun >= searched + pause
+                more = await self._round(patience, search)
+                if search:
+                    searched = time.monotonic()
+                    pause = max(tick, 20 * (searched - begun))
             except StoreError as error:
                 _log.error("%s", error)
+                more = False
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), tick)
+                await asyncio.wait_for(self._wake.wait(), tick / 10 if more else tick)
 
-    async def _round(self, patience: float) -> None:
+    async def _round(self, patience: float, search: bool) -> bool:
+        """Whether there is more to do than was done."""
         store, now = self._context.store, self._context.clock()
         watched = self._streams.topics()
         told_before = now - self._patience.pinged_lately
         await store.begin_following(
-            now, asked_before=now - patience, told_before=told_before, watched=watched
+            now,
+            asked_before=now - patience if search else None,
+            told_before=told_before,
+            watched=watched,
         )
         if now >= self._tidy_at:
             self._tidy_at = now + min(30.0, patience * 2)
-            await store.end_following(told_before=told_before, watched=watched)
-        for each in await store.due_following(now):
+            await store.end_following(told_before=told_before, watched=watched, limit=1_000)
+        due = await store.due_following(now, _BATCH)
+        for each in due:
             await self._act(each.topic_id, now)
+        return len(due) == _BATCH
 
     async def _act(self, topic_id: int, now: float) -> None:
         """Something is due, unless that has changed while others were seen to."""

@@ -163,13 +163,16 @@ class Store(Protocol):
         self,
         now: float,
         *,
-        asked_before: float,
+        asked_before: float | None,
         told_before: float,
         watched: Collection[int],
         limit: int = 100,
     ) -> int:
         """Make a look due at topics that are watched, or subscribed to and known before
-        `asked_before`, and that were not pinged or sent since `told_before`; how many."""
+        `asked_before`, and that were not pinged or sent since `told_before`; how many.
+
+        Without `asked_before` only those that are watched.
+        """
 
     async def end_following(
         self, *, told_before: float, watched: Collection[int], limit: int = 100

@@ -188,7 +188,7 @@ class SqliteStore:
         self,
         now: float,
         *,
-        asked_before: float,
+        asked_before: float | None,
         told_before: float,
         watched: Collection[int],
         limit: int = 100,

@@ -10,11 +10,11 @@ from push_hub.following import Following, Way
 
 _COLUMNS = ", ".join(Following.__slots__)
 
-# Subscribed to, or watched by a stream.
-_WANTED = (
-    "(topics.id IN (SELECT value FROM json_each(:watched)) OR EXISTS (SELECT 1 FROM subscriptions"
-    " WHERE topic_id = topics.id AND state IN ('active', 'renewing')))"
+_SUBSCRIBED = (
+    "EXISTS (SELECT 1 FROM subscriptions WHERE topic_id = topics.id"
+    " AND state IN ('active', 'renewing'))"
 )
+_WANTED = f"(topics.id IN (SELECT value FROM json_each(:watched)) OR {_SUBSCRIBED})"
 
 # Sent here by its publisher or another hub: there is nothing to fetch.
 _TOLD = (
@@ -47,25 +47,38 @@ def by_token(connection: sqlite3.Connection, token: str) -> Following | None:
 
 def wanted(
     connection: sqlite3.Connection,
-    asked_before: float,
+    asked_before: float | None,
     told_before: float,
     watched: Collection[int],
     limit: int,
 ) -> list[int]:
-    """Topics that somebody wants, that nobody follows, and of which nobody told us lately."""
-    rows = connection.execute(
-        "SELECT id FROM topics WHERE coalesce(last_ping_at, 0) < :told_before"
+    """Topics that somebody wants, that nobody follows, and of which nobody told us lately.
+
+    Watched ones are looked up; those that are subscribed to are searched for among all topics
+    that nobody pings, unless `asked_before` is None.
+    """
+    unheard = (
+        "coalesce(last_ping_at, 0) < :told_before"
         " AND NOT EXISTS (SELECT 1 FROM following WHERE topic_id = topics.id)"
-        " AND (created_at <= :asked_before OR id IN (SELECT value FROM json_each(:watched)))"
-        f" AND {_WANTED} AND NOT {_TOLD} LIMIT :limit",
-        {
-            "told_before": told_before,
-            "asked_before": asked_before,
-            "watched": json.dumps(list(watched)),
-            "limit": limit,
-        },
+        f" AND NOT {_TOLD} LIMIT :limit"
     )
-    return [topic_id for (topic_id,) in rows]
+    parameters = {
+        "told_before": told_before,
+        "asked_before": asked_before,
+        "watched": json.dumps(list(watched)),
+        "limit": limit,
+    }
+    rows = connection.execute(
+        f"SELECT id FROM topics WHERE id IN (SELECT value FROM json_each(:watched)) AND {unheard}",
+        parameters,
+    ).fetchall()
+    if asked_before is not None:
+        rows += connection.execute(
+            f"SELECT id FROM topics WHERE created_at <= :asked_before AND {_SUBSCRIBED}"
+            f" AND {unheard}",
+            parameters,
+        ).fetchall()
+    return list({topic_id for (topic_id,) in rows})
 
 
 def unwanted(

@@ -64,9 +64,7 @@ def record(
         "UPDATE topics SET quiet_seq = ? WHERE id = ?", (seq if quiet else None, new.topic_id)
     )
     superseded = _supersede(connection, new.topic_id) if new.origin.superseding else 0
-    deliveries = (
-        0 if quiet else _queue(connection, new.topic_id, seq, new.origin.superseding, now)
-    )
+    deliveries = 0 if quiet else _queue(connection, new.topic_id, seq, new.origin.superseding, now)
     overflowed = _bound_waiting(connection, new.topic_id, max_waiting)
     _bound_history(connection, new.topic_id, history, history_bytes)
     topic = sqlite_topics.by_id(connection, new.topic_id)

@@ -1,6 +1,8 @@
 """The ways to follow a topic, as values; and which names of a document are believed."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from identifiers import identify
 from push_hub import following as rules
@@ -105,3 +107,47 @@ class TestNames:
     @pytest.mark.parametrize("own", ["", "mailto:a@b.example", "http://", "\0", None])
     def test_nonsense_is_left_out(self, own):
         assert names("http://a.example/f", own=own) == []
+
+
+@st.composite
+def histories(draw):
+    """What may happen to a topic, in any order."""
+    return draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from(
+                    ["look", "ask", "ask other", "confirm", "fail", "poll", "news", "ping"]
+                ),
+                st.floats(0.01, 1e6),
+            ),
+            max_size=30,
+        )
+    )
+
+
+@given(histories())
+def test_whatever_happens_something_is_due_again(events):
+    record, now = NEW, 0.0
+    for event, later in events:
+        now += later
+        match event:
+            case "look":
+                record = rules.looked_at(now, record, PATIENCE)
+            case "ask":
+                record = ask(now, record)
+            case "ask other":
+                record = ask(now, record, hub="http://other/")
+            case "confirm" if record.way in (Way.ASKED, Way.HUB):
+                record = rules.confirmed(now, record, int(later), PATIENCE)
+            case "fail":
+                record = rules.polled(now, record, "why", PATIENCE, hub_failed=True)
+            case "poll" | "news" if record.way is Way.POLLED:
+                record = rules.after_poll(now, record, event == "news", PATIENCE)
+            case "ping":
+                record = rules.pinged(now, record, now + 1000)
+        # Never later than the longest wait there is, so that nothing is forgotten.
+        assert record.due is not None
+        assert record.due <= now + rules.LONGEST_LEASE
+        assert (record.lease_until is not None) == (record.way is Way.HUB)
+        if record.way is Way.POLLED:
+            assert PATIENCE.poll_shortest <= record.interval <= PATIENCE.poll_longest

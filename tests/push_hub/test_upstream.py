@@ -351,3 +351,26 @@ def test_the_diagnostics_say_how_a_topic_is_followed(tmp_path):
                 assert 'psph_hub_following{way="polled"} 1.0' in await answer.text()
 
     run(main())
+
+
+def test_a_restart_goes_on_where_it_was(tmp_path):
+    async def main():
+        port, more = free_port(), {"poll_longest": 1000.0, "poll_shortest": 1000.0}
+        more = {**FOLLOWING, **more, "public_url": f"http://127.0.0.1:{port}"}
+        async with other_hub(tmp_path) as (there, _):
+            async with world(tmp_path, port=port, **more) as w:
+                topic = w.site.put("/t", b"1", Link=f'<{there}/hub>; rel="hub"')
+                await w.subscribe(topic)
+                await until(lambda: w.hub.counters["upstream_confirmed"] == 1)
+                before = await w.hub.store.following(1)
+            async with world(tmp_path, port=port, **more) as w:
+                await asyncio.sleep(0.3)
+                after = await w.hub.store.following(1)
+                assert (after.way, after.token) == (Way.HUB, before.token)
+                headers = {"X-Hub-Signature": signature(after.secret, b"2")}
+                url = f"{w.hub_url}/upstream/{after.token}"
+                async with w.client.post(url, data=b"2", headers=headers) as answer:
+                    assert answer.status == 202
+                assert w.hub.counters["upstream_requests"] == 0
+
+    run(main())
