@@ -34,6 +34,8 @@ async def check(
         checks.hub_links(found),
         await _self(session, policy, url, found),
     ]
+    if disagreement := checks.agreement(found):
+        findings.append(disagreement)
     for hub in found.links.hubs[:_MAX_HUBS]:
         findings.append(await _hub(session, policy, hub))
         if pinging:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,6 +10,7 @@ from typing import Final
 
 from push_hub.client.asking import Answer
 from push_hub.client.finding import Found
+from push_hub.discovery import MAX_BODY, discover
 from push_hub.feeds import read_feed
 
 FEED_TYPES: Final = frozenset(
@@ -22,6 +24,8 @@ FEED_TYPES: Final = frozenset(
         "text/xml",
     }
 )
+
+_HUB: Final = re.compile(rb"""rel\s*=\s*["']?(?:[\w-]+\s+)*hub\b""", re.IGNORECASE)
 
 
 class Verdict(StrEnum):
@@ -124,6 +128,14 @@ def validators(found: Found) -> Finding:
 def hub_links(found: Found) -> Finding:
     """rel=hub."""
     hubs = found.links.hubs
+    if not hubs and _HUB.search((found.fetched.body or b"")[:MAX_BODY]):
+        return Finding(
+            "rel=hub",
+            Verdict.MUST,
+            "in the document, but not where it is looked for",
+            "put the link in the head of the page, or as a child of the feed or channel, there in "
+            "the namespace http://www.w3.org/2005/Atom",
+        )
     if not hubs:
         return Finding(
             "rel=hub",
@@ -141,6 +153,27 @@ def hub_links(found: Found) -> Finding:
             "name the hub's https URL",
         )
     return Finding("rel=hub", Verdict.OK, ", ".join(hubs))
+
+
+def agreement(found: Found) -> Finding | None:
+    """Headers win; readers that look at the document only must not be led elsewhere."""
+    fetched = found.fetched
+    header = discover(fetched.url, fetched.links, "", b"")
+    document = discover(fetched.url, (), fetched.content_type, fetched.body or b"")
+    pairs = [
+        ("rel=hub", set(header.hubs), set(document.hubs)),
+        ("rel=self", {header.self_url or ""} - {""}, {document.self_url or ""} - {""}),
+    ]
+    for rel, one, other in pairs:
+        if one and other and one != other:
+            return Finding(
+                "links agree",
+                Verdict.ADVICE,
+                f"{rel} is {', '.join(sorted(one))} in the Link header "
+                f"and {', '.join(sorted(other))} in the document",
+                "say the same in both",
+            )
+    return None
 
 
 def self_link(found: Found, same: bool | None, reason: str = "") -> Finding:

@@ -61,6 +61,11 @@ class Receiver:
         app.router.add_get(path, self.get, allow_head=False)
         app.router.add_post(path, self.post)
 
+    def open(self) -> None:
+        """Begin, or begin again after `close`: a route of an application cannot be made twice."""
+        self._closed = False
+        self._ended = None
+
     def expect(self, mode: str) -> asyncio.Future[Confirmed | Denied]:
         """From now on confirm this mode; the future has what the hub asks or says next."""
         self.wanted = mode

@@ -40,6 +40,7 @@ _NAP: Final = 30.0
 class Subscriber:
     """An asynchronous context manager and iterator: subscribed inside, unsubscribed after.
 
+    It may be entered again, after a hub that was away for instance.
     `topic` is a URL; hubs and rel=self are discovered unless `hub` is given. The callback is served
     at `host` and `port` (0: any) or, after `mount()`, by an application of yours; `public_url` is
     where the hub reaches it, if elsewhere. Deliveries are signed with a random secret unless one
@@ -125,6 +126,7 @@ class Subscriber:
 
     async def __aenter__(self) -> Self:
         self._session = client_session(self._policy, self._patience, self._resolver)
+        self._receiver.open()
         try:
             await self._find()
             await self._open()
@@ -285,6 +287,7 @@ class Subscriber:
         self._receiver.close()
         if self._runner is not None:
             await self._runner.cleanup()
+            self._runner = None
         await self._session.close()
 
 

@@ -17,8 +17,11 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from psph import cli
 from psph.commands import following
 from psph.commands.check import check
+from psph.commands.publish import publish
+from psph.commands.subscribe import subscribe
 from push_hub import Notification
 from push_hub.feeds import Entry
 from tests.psph.hub_process import command, psph, running_hub
@@ -193,12 +196,14 @@ def wait_until(condition):
         (["check", "x"], 2, "URL"),
     ],
 )  # fmt: skip
-def test_errors_are_one_line(web, arguments, code, words):
+def test_errors_are_one_line(web, monkeypatch, capsys, arguments, code, words):
     web.pages["/plain"] = (200, {}, b"plain")
-    done = psph(*[each.format(site=web.url) for each in arguments])
-    assert done.returncode == code
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
+    commands = {"subscribe": subscribe, "publish": publish, "check": check}
+    monkeypatch.setattr(cli.DiscoveredCommands, "get_command", lambda *these: commands[these[2]])
+    assert cli.run([each.format(site=web.url) for each in arguments]) == code
+    errors = capsys.readouterr().err
+    assert words in errors
+    assert errors.count("\n") == 1
 
 
 def findings(web, path, *options):
@@ -274,3 +279,31 @@ class TestCheck:
         )
         web.pages["/"] = (200, {"Content-Type": "text/html"}, page)
         assert findings(web, "/")["content type"][2].endswith(f"psph check {web.url}/f")
+
+    @pytest.mark.parametrize(
+        ("content_type", "body"),
+        [
+            (
+                "text/html",
+                b"<html><head></head><body><link rel='hub' href='http://h/'></body></html>",
+            ),
+            (
+                ATOM,
+                atom(("a", "1")).replace(b"<entry>", b'<entry><link rel="hub" href="http://h/"/>'),
+            ),
+        ],
+    )
+    def test_a_link_in_the_wrong_place(self, web, content_type, body):
+        web.pages["/x"] = (200, {"Content-Type": content_type}, body)
+        verdict, seen, change = findings(web, "/x")["rel=hub"]
+        assert (verdict, "not where" in seen, "head of the page" in change) == ("must", True, True)
+
+    def test_links_that_contradict_each_other(self, web, hub):
+        topic = feed(web, hub, "/feed", ("a", "1"))
+        status, headers, body = web.pages["/feed"]
+        other = body.replace(b"</title>", b'</title><link rel="hub" href="http://h/"/>', 1)
+        web.pages["/feed"] = (status, headers, other)
+        verdict, seen, _ = findings(web, "/feed")["links agree"]
+        assert verdict == "advice"
+        assert seen == f"rel=hub is {hub} in the Link header and http://h/ in the document"
+        assert psph("check", topic).returncode == 0

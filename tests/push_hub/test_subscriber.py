@@ -346,6 +346,39 @@ def test_it_mounts_in_an_application(tmp_path):
     run(main())
 
 
+def test_it_may_be_entered_again(tmp_path):
+    """The routes of a mounted one exist once."""
+
+    async def main():
+        async with world(tmp_path) as w:
+            ready = False
+
+            async def hub(request):
+                if ready:
+                    raise web.HTTPPermanentRedirect(f"{w.hub_url}/hub")
+                return web.Response(status=503, text="in a minute")
+
+            app, port = web.Application(), free_port()
+            app.router.add_post("/hub", hub)
+            url = f"http://127.0.0.1:{port}"
+            topic = w.site.put("/t", b"x")
+            subscriber = Subscriber(topic, hub=f"{url}/hub", public_url=url)
+            subscriber.mount(app)
+            async with served(app, port):
+                with pytest.raises(SubscriptionFailed, match="503: in a minute"):
+                    async with subscriber:
+                        pass
+                ready = True
+                for body in (b"1", b"2"):
+                    async with subscriber:
+                        await active(w, topic, subscriber)
+                        w.site.put("/t", body)
+                        await w.ping(topic)
+                        assert (await asyncio.wait_for(anext(subscriber), 10)).content == body
+
+    run(main())
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
