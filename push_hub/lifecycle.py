@@ -60,6 +60,8 @@ TRANSITIONS: Final[dict[State, dict[Event, State]]] = {
         _E.SUBSCRIBE_CONFIRMED: _S.ACTIVE,
         _E.SUBSCRIBE_REFUSED: _S.DENIED,
         _E.UNSUBSCRIBE_CONFIRMED: _S.UNSUBSCRIBED,
+        # It took the place of the request to subscribe, which nobody will confirm any more.
+        _E.UNSUBSCRIBE_REFUSED: _S.DENIED,
         _E.DENIED: _S.DENIED,
     },
     _S.ACTIVE: {
