@@ -103,12 +103,12 @@ class Verifier:
     ) -> None:
         context = self._context
         if reason is not None:
-            context.counters["verifications_failed"] += 1
             await context.store.refuse(verification, reason, context.clock())
+            context.counters["verifications_failed"] += 1
             self._told("not confirmed", verification, reason)
             return
-        context.counters["verifications_confirmed"] += 1
         record = await context.store.confirm(verification, asked_at)
+        context.counters["verifications_confirmed"] += 1
         if record is None:
             return
         if verification.mode == "subscribe":
