@@ -1,19 +1,34 @@
 """The programs of docs/hub.md, run exactly as they are written."""
 
 import asyncio
+import shlex
 import signal
 import sys
+from importlib import import_module
 
 import aiohttp
+import pytest
 
 from push_hub import Subscriber
 from push_hub.lifecycle import State
-from tests.push_hub.examples import running, write_file
+from tests.push_hub.examples import blocks, running, write_file
 from tests.push_hub.feeds.documents import atom
 from tests.push_hub.test_subscriber import free_port
 from tests.push_hub.world import run, until_async, world
 
 ATOM = "application/atom+xml"
+
+
+def command_lines():
+    text = "".join(blocks("hub.md", "sh") + blocks("publishers.md", "sh")).replace("\\\n", " ")
+    return sorted({line.strip() for line in text.splitlines() if line.startswith("psph ")})
+
+
+@pytest.mark.parametrize("line", command_lines())
+def test_commands_take_the_arguments_that_are_shown(line):
+    _, name, *arguments = shlex.split(line, comments=True)
+    command = getattr(import_module(f"psph.commands.{name.replace('-', '_')}"), name)
+    command.make_context(name, arguments)
 
 
 def feed(w, *entries):
@@ -101,7 +116,12 @@ def test_site(tmp_path):
             await until_async(serves, "the site")
             async with Subscriber(f"{url}/news") as subscriber:
                 assert subscriber.hub == f"{url}/websub/hub"
-                await asyncio.sleep(0.2)  # the hub may still be writing down that we confirmed
+
+                async def stored():
+                    async with client.get(f"{url}/websub/metrics") as answer:
+                        return 'subscriptions{state="active"} 1' in await answer.text()
+
+                await until_async(stored, "the subscription")
                 async with client.post(f"{url}/news", data="fresh") as answer:
                     assert answer.status == 201
                 update = await asyncio.wait_for(anext(subscriber), 10)
