@@ -9,6 +9,7 @@ from aiohttp import web
 
 from push_hub.lifecycle import State
 from push_hub.signatures import verified
+from push_hub.store.backup import back_up
 from tests.push_hub.feeds.documents import atom
 from tests.push_hub.world import run, until, world
 from traces import MemorySink, Stage, check
@@ -293,8 +294,10 @@ def test_what_was_owed_is_delivered_after_a_restart(tmp_path):
             await w.ping(topic)
             await until(lambda: w.reader.received)
             first = w.reader.received[0].headers["X-Hub-Delivery"]
-            # As after kill -9: nothing is finished, the next process opens the same database.
-            async with world(tmp_path) as again:
+            # What kill -9 would leave behind at this moment: nothing is finished.
+            (tmp_path / "left").mkdir()
+            back_up(tmp_path / "hub.sqlite", tmp_path / "left" / "hub.sqlite")
+            async with world(tmp_path / "left") as again:
                 await until(lambda: len(w.reader.received) >= 2)
                 assert w.reader.received[1].headers["X-Hub-Delivery"] == first
                 assert again.hub.counters["deliveries_repeated"] == 1
