@@ -117,7 +117,8 @@ async def _follow(
     async with subscriber:
         hours = subscriber.lease_seconds / 3600
         click.echo(
-            f"subscribed to {subscriber.topic} at {subscriber.hub} (lease of {hours:.3g} h, renewed in time)",
+            f"subscribed to {subscriber.topic} at {subscriber.hub} "
+            f"(lease of {hours:.3g} h, renewed in time)",
             err=True,
         )
         try:
