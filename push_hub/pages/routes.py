@@ -18,7 +18,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver
 
 from identifiers import InvalidTopic, Topic, identify
-from push_hub.addresses import client_address
+from push_hub.addresses import client_address, client_key
 from push_hub.connecting import USER_AGENT, guarded_session
 from push_hub.errors import BadRequest, FetchFailed, Refused
 from push_hub.fetching import fetch
@@ -162,7 +162,7 @@ def _limit(request: web.Request, rate: RateLimit) -> None:
         request.headers.getall("X-Forwarded-For", ()),
         hub.settings.trusted_proxies,
     )
-    if wait := rate.take(client, hub.context.clock()):
+    if wait := rate.take(client_key(client), hub.context.clock()):
         hub.counters["requests_limited"] += 1
         raise web.HTTPTooManyRequests(
             text="you ask very often: wait a little\n", headers={"Retry-After": str(int(wait) + 1)}

@@ -5,6 +5,7 @@ import gzip
 import logging
 import socket
 import time
+from collections import Counter
 
 import aiohttp
 import pytest
@@ -263,6 +264,34 @@ def test_what_inflates_is_cut_off(encoding):
 
     with pytest.raises(TooLarge):
         answered_by(answer, max_body=1 << 20)
+
+
+def test_callbacks_that_answer_without_end_are_cut_off(tmp_path):
+    async def main():
+        sent = Counter()
+
+        async def pour(request):
+            response = web.StreamResponse()
+            await response.prepare(request)
+            if request.method == "GET" and "/echoes" in request.path:
+                await response.write(request.query["hub.challenge"].encode())
+                return response
+            for _ in range(1000):
+                await response.write(b"x" * 65_536)
+                sent[request.method] += 65_536
+            return response
+
+        async with world(tmp_path) as w:
+            w.reader.verify = w.reader.receive = pour
+            topic = w.site.put("/t", b"1")
+            await w.post(mode="subscribe", topic=topic, callback=w.reader.url + "/babbles")
+            await until(lambda: w.hub.counters["verifications_failed"] == 1)
+            await w.subscribe(topic, "/echoes")
+            await w.ping(topic)
+            await until(lambda: w.hub.counters["deliveries_delivered"] == 1)
+            assert 0 < max(sent.values()) < 32 << 20
+
+    run(main())
 
 
 # XML
