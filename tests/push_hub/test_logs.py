@@ -3,11 +3,12 @@
 import io
 import json
 import logging
+import os
 
 import pytest
 from aiohttp import web
 
-from push_hub.logs import event, log_to
+from push_hub.logs import Background, JsonLines, event, log_to
 from tests.push_hub.world import run, until, world
 
 SECRET = "tell-nobody-of-this"
@@ -20,8 +21,14 @@ def logged():
     before, level = root.handlers[:], root.level
     stream = io.StringIO()
     root.handlers = []
-    log_to(stream, logging.DEBUG)
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    handler = log_to(stream, logging.DEBUG)
+
+    def lines():
+        handler.flush()
+        return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+    yield lines
+    handler.close()
     root.handlers, root.level = before, level
 
 
@@ -68,3 +75,20 @@ def test_no_secret_is_in_them_whatever_happens(tmp_path, logged):
     events = {line["event"] for line in lines}
     assert {"subscribed", "update", "delivery", "fetch failed", "ended"} <= events
     assert SECRET not in json.dumps(lines)
+
+
+def test_a_log_that_nobody_reads_stops_nothing():
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as reader, os.fdopen(writing, "w") as writer:
+        handler = Background(writer, most=100)
+        handler.setFormatter(JsonLines())
+        log = logging.Logger("push_hub.test")
+        log.addHandler(handler)
+        for n in range(5_000):  # more than pipe and queue hold
+            event(log, "said", n=n, words="x" * 100)
+        found = []
+        while not (line := json.loads(reader.readline()))["event"].startswith("log lines"):
+            found.append(line["n"])
+        assert found == list(range(len(found)))
+        assert line["count"] > 0
+        handler.close()
