@@ -25,9 +25,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack
+from http.client import HTTPConnection
 from pathlib import Path
 from statistics import median
 from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
 
@@ -130,19 +132,18 @@ def _ours(hub: HubProcess, sink: Sink, callbacks: int) -> Callable[[int], float]
     loop.run(subscribe())
     hub.wait_for("verifications_confirmed", callbacks)
 
-    async def ping() -> None:
-        form = {"hub.mode": "publish", "hub.url": topic}
-        async with (
-            aiohttp.ClientSession() as client,
-            client.post(f"{hub.url}/hub", data=form) as answer,
-        ):
-            if answer.status != 204:
-                raise RuntimeError(f"the hub answered {answer.status}: {await answer.text()}")
+    publisher = HTTPConnection(hub.url.removeprefix("http://"), timeout=PATIENCE)
+    form = urlencode({"hub.mode": "publish", "hub.url": topic})
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
 
     def deliver(number: int) -> float:
         sink.put("feed.atom", atom(number + 1))
         began = time.time()
-        loop.run(ping())
+        publisher.request("POST", "/hub", form, kind)
+        answer = publisher.getresponse()
+        if answer.status != 204:
+            raise RuntimeError(f"the hub answered {answer.status}: {answer.read().decode()}")
+        answer.read()
         return began
 
     return deliver

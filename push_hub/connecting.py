@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -56,6 +57,7 @@ def guarded_session(
     )
 
 
+@lru_cache(maxsize=8_192)  # of updates to the same callbacks
 def exact_url(text: str) -> URL:
     """The URL as it is spelled, except that what is not ASCII is encoded: no normalisation."""
     if text.isascii():
