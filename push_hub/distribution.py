@@ -43,7 +43,7 @@ _GATHER = 8
 _ROUND = 0.004
 """Seconds between transactions while more than `_GATHER` deliveries are in flight."""
 _LONG_ROUND = 0.025
-"""The same while there is enough claimed to go on with."""
+"""The same while nothing more is due, or there is enough claimed to go on with."""
 _MAX_ANSWER = 64 << 10
 """Bytes of an answer that are read to keep the connection; one with more is closed."""
 
@@ -60,8 +60,10 @@ class Distributor:
         self._slots = HostSlots(context.settings.deliveries_per_host)
         self._results: list[DeliveryResult] = []
         self._wake = asyncio.Event()
-        self._hungry = asyncio.Event()
-        """Little is claimed for some host that more might be owed to."""
+        self._hurry = asyncio.Event()
+        """There is new work, or little is left that is claimed, and more may be due."""
+        self._more = False
+        """Whether the last look found anything to claim."""
         self._ready: dict[str, deque[Delivery]] = {}
         """Claimed and not begun, by host; hosts take turns in the order of the dictionary."""
         self._in_flight = Tasks()
@@ -91,20 +93,23 @@ class Distributor:
     def wake(self) -> None:
         """Something is owed that was not before."""
         self._wake.set()
+        self._hurry.set()
 
     def recorded(self, recorded: Recorded) -> None:
         """There is something to deliver."""
         if recorded.deliveries:
             self._contents.keep(recorded.update)
-            self._wake.set()
+            self.wake()
 
     async def _run(self) -> None:
         context = self._context
         while True:
             self._wake.clear()
+            self._hurry.clear()
             pause: float | None = None
             try:
                 exchanged = await self._exchange(self._room())
+                self._more = bool(exchanged.claimed)
                 for delivery in exchanged.claimed:
                     self._ready.setdefault(delivery.host, deque()).append(delivery)
                 self._begin_ready()
@@ -120,9 +125,8 @@ class Distributor:
             if self._busy > _GATHER:
                 # Under load: let more results gather for one transaction.
                 await asyncio.sleep(_ROUND)
-                if self._ready and not self._hungry.is_set():
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._hungry.wait(), _LONG_ROUND)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), _LONG_ROUND)
 
     def _room(self) -> int:
         if self._stopping:
@@ -143,7 +147,6 @@ class Distributor:
 
     def _begin_ready(self) -> None:
         """Begin what there are slots for; each host in turn."""
-        self._hungry.clear()
         for host in tuple(self._ready):
             while (delivery := self._next(host)) is not None:
                 self._in_flight.start(self._deliver_on(delivery))
@@ -164,8 +167,8 @@ class Distributor:
         self._busy += 1
         if not queue:
             del self._ready[host]
-        if 2 * len(queue) < self._slots.ahead(host):
-            self._hungry.set()
+        if self._more and 2 * len(queue) < self._slots.ahead(host):
+            self._hurry.set()
         return delivery
 
     def _release(self, host: str) -> None:
