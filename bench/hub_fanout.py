@@ -48,7 +48,7 @@ def run(callbacks: int = 1_000, rounds: int = 7) -> dict[str, object]:
         sink = start_sink(stack, directory / "sink")
         contenders: dict[str, Callable[[int], float]] = {}
         hub = start_hub(stack, directory / "hub")
-        contenders["ours"] = _ours(hub, sink, callbacks)
+        contenders["ours"] = _ours(stack, hub, sink, callbacks)
         contenders["bare"] = _bare(stack, sink, callbacks)
         if importlib.util.find_spec("flask_websub") is not None:
             contenders["flask"] = _flask(stack, directory, sink, callbacks)
@@ -112,7 +112,7 @@ def _check(name: str, found: list[tuple[float, str]], sink: Sink, callbacks: int
 # The hub
 
 
-def _ours(hub: HubProcess, sink: Sink, callbacks: int) -> Callable[[int], float]:
+def _ours(stack: ExitStack, hub: HubProcess, sink: Sink, callbacks: int) -> Callable[[int], float]:
     topic = sink.put("feed.atom", atom(0))
 
     async def subscribe() -> None:
@@ -133,6 +133,7 @@ def _ours(hub: HubProcess, sink: Sink, callbacks: int) -> Callable[[int], float]
     hub.wait_for("verifications_confirmed", callbacks)
 
     publisher = HTTPConnection(hub.url.removeprefix("http://"), timeout=PATIENCE)
+    stack.callback(publisher.close)
     form = urlencode({"hub.mode": "publish", "hub.url": topic})
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
 
