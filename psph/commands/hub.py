@@ -1,0 +1,163 @@
+"""`psph hub`: run a WebSub hub on its own."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+from psph.configuration.addresses import parse_address
+from psph.errors import PsphError
+
+if TYPE_CHECKING:
+    from push_hub import HubSettings
+
+_log = logging.getLogger(__name__)
+
+_NETWORKS = "Private network that {} may be in, in CIDR form; may be repeated."
+
+
+@click.command(short_help="Run a WebSub hub on its own.")
+@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", show_default=True)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Directory of the database and the admin token; made when there is none.",
+)
+@click.option("--public-url", metavar="URL", help="Where the world reaches the hub, if elsewhere.")
+@click.option("--allow-fetch", metavar="CIDR", multiple=True, help=_NETWORKS.format("topics"))
+@click.option("--allow-callback", metavar="CIDR", multiple=True, help=_NETWORKS.format("callbacks"))
+@click.option(
+    "--topic-host",
+    metavar="HOST",
+    multiple=True,
+    help="Serve topics of this host and its subdomains only; may be repeated.",
+)
+@click.option(
+    "--trusted-proxy",
+    metavar="CIDR",
+    multiple=True,
+    help="Reverse proxies whose X-Forwarded-For is believed; may be repeated.",
+)
+@click.option(
+    "--poll",
+    metavar="SECONDS",
+    type=click.FloatRange(min=1),
+    help="Fetch every subscribed topic this often, whether its publisher pings or not.",
+)
+@click.option(
+    "--follow/--no-follow",
+    default=True,
+    help="Follow topics that nobody pings here at their own hub, or by polling. On by default.",
+)
+def hub(
+    listen: str,
+    data: Path,
+    public_url: str | None,
+    allow_fetch: tuple[str, ...],
+    allow_callback: tuple[str, ...],
+    topic_host: tuple[str, ...],
+    trusted_proxy: tuple[str, ...],
+    poll: float | None,
+    follow: bool,
+) -> None:
+    """Run a WebSub hub until Ctrl-C or SIGTERM.
+
+    Publishers and subscribers use /hub, browsers /stream; /metrics and /healthz are for operators.
+    When it serves, one line `ready http://HOST:PORT/` is printed. Private addresses are refused
+    unless allowed: topics and callbacks come from strangers.
+    """
+    from identifiers import InvalidHost, normalise_host
+    from psirp_sim.runtime import loop
+    from psph import admin_token
+    from push_hub import HubSettings, Publisher
+    from push_hub.addresses import parse_networks
+    from push_hub.logs import log_to
+
+    try:
+        host, port = parse_address(listen)
+        if public_url is not None and not _is_public_url(public_url):
+            raise ValueError(
+                f"--public-url: {public_url!r} must be http or https, a host and perhaps a path"
+            )
+        data.mkdir(parents=True, exist_ok=True)
+        token = admin_token.keep(data)
+        settings = HubSettings(
+            public_url or "",
+            allow_fetch=parse_networks(allow_fetch),
+            allow_callback=parse_networks(allow_callback),
+            topic_hosts=tuple(normalise_host(each) for each in topic_host),
+            # Whoever can read the data directory may publish anything.
+            publishers=(Publisher(token, "http"),),
+            admin_token=token,
+            trusted_proxies=parse_networks(trusted_proxy),
+            poll_every=poll,
+            follow_after=60.0 if follow else None,
+        )
+    except (ValueError, InvalidHost) as error:
+        raise click.UsageError(str(error)) from None
+    except OSError as error:
+        raise PsphError(
+            f"{data} cannot be used ({error.strerror}): choose another --data"
+        ) from None
+    # The store's thread lets go of the interpreter with every statement; by default it waits 5 ms
+    # for a busy event loop to hand it back.
+    sys.setswitchinterval(0.0005)
+    # A delivery makes and drops hundreds of objects, hardly any of them in cycles.
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 50)
+    log_to(sys.stderr)
+    loop.run(_serve(settings, data, host, port))
+
+
+def _is_public_url(text: str) -> bool:
+    parts = urlsplit(text)
+    return bool(
+        parts.scheme in ("http", "https")
+        and parts.hostname
+        and not (parts.query or parts.fragment or parts.username)
+    )
+
+
+async def _serve(settings: HubSettings, data: Path, host: str, port: int) -> None:
+    import socket
+    from dataclasses import replace
+
+    from aiohttp import web
+
+    from push_hub import create_app
+    from push_hub.errors import StoreError
+    from push_hub.logs import event
+
+    stopped = asyncio.Event()
+    running = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        running.add_signal_handler(number, stopped.set)
+    try:
+        # Bound before the hub starts, because its links name the port.
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=1024)
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listening.getsockname()[1]}"
+        app = create_app(replace(settings, public_url=settings.public_url or address), data)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
+        await runner.setup()
+    except (OSError, StoreError) as error:
+        raise PsphError(f"the hub cannot run: {error}") from error
+    try:
+        await web.SockSite(runner, listening).start()
+        click.echo(f"ready {address}/")
+        event(_log, "started", address=address, public_url=settings.public_url or address)
+        await stopped.wait()
+        event(_log, "stopping")
+    finally:
+        await runner.cleanup()
+    event(_log, "stopped")

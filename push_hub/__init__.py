@@ -1,0 +1,48 @@
+"""A WebSub hub, complete on its own: subscriptions, publishing, distribution, browser streams.
+
+It serves WebSub, PubSubHubbub 0.4 and, to clients that ask for it, 0.3. Read it in this order;
+what stands in one block may import what stands above it.
+
+Rules, pure functions and tables:
+
+* `lifecycle`: the states of a subscription and what leads from one to another;
+* `requests`: forms from strangers; `callbacks`: their URLs; `leases`, `retries`, `signatures`;
+* `links`, `discovery`: Link headers, and what a document says about its hub and itself;
+* `news`, `feeds`: which entries are new, cutting out the known ones, making them safe to show;
+* `addresses`: which addresses the hub may connect to; `limits`: rates and slots per host;
+* `following`: how to hear of topics that nobody pings here, and which names of one are believed;
+* `masking`: URLs as strangers may see them.
+
+Memory:
+
+* `store`: an interface, its records, and the engine on SQLite. The store owns every promise about
+  loss and order: what it accepted survives the process; positions are assigned, deliveries queued
+  and waiting ones superseded in the transaction that records an update.
+
+Edges, on asyncio and aiohttp:
+
+* `connecting`: HTTP clients that cannot be led to a refused address;
+* `verification`: asks callbacks whether they meant it, and tells them of denials;
+* `fetching`: one conditional GET, bounded; `intake`: from a ping to a recorded update;
+* `distribution`: from a recorded update to POSTs, retried; `content`: what exactly is sent;
+* `streams`: from a recorded update to browsers;
+* `upstream`: follows what nobody pings here; `upstream_routes`: where other hubs reach it;
+* `context`, `tracing`: what the parts share; `hub`: puts them together;
+* `pages`: for people: a page to watch topics live, diagnostics;
+* `app`: the routes, `create_app()`; `admin`: those of the operator; `keys`, `metrics`, `logs`.
+
+The other side, for which no hub has to run here:
+
+* `client`: a Subscriber for other people's programs, pings, and checks of what a site says.
+
+An update walks through `intake` -> `store.record` -> `hub.recorded` -> `distribution` and
+`streams`. Another source of updates (a fabric) calls `Hub.accept` with the Position they have, and
+learns of ours as a listener.
+"""
+
+from push_hub.app import create_app
+from push_hub.client import Notification, Subscriber
+from push_hub.hub import Hub
+from push_hub.settings import HubSettings, Publisher
+
+__all__ = ["Hub", "HubSettings", "Notification", "Publisher", "Subscriber", "create_app"]

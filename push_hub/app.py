@@ -1,0 +1,270 @@
+"""The routes of a hub, as an aiohttp application to serve or to mount in somebody's own."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+from aiohttp.abc import AbstractResolver
+
+from identifiers import InvalidPosition, InvalidTopic, Position, Topic, identify
+from push_hub.addresses import client_address, client_key
+from push_hub.admin import add_admin
+from push_hub.errors import AddressRefused, BadRequest, Busy, Refused, StoreError
+from push_hub.fetching import passable_type
+from push_hub.hub import Hub
+from push_hub.keys import HUB
+from push_hub.limits import RateLimit
+from push_hub.metrics import exposition
+from push_hub.pages import add_pages
+from push_hub.requests import Ping, SubscriptionRequest, read_form, read_request
+from push_hub.settings import HubSettings
+from push_hub.store import SqliteStore
+from push_hub.streams import HEARTBEAT
+from push_hub.upstream_routes import add_upstream
+from traces import TraceSink
+
+_log = logging.getLogger(__name__)
+
+RATE: web.AppKey[RateLimit] = web.AppKey("rate", RateLimit)
+
+_FORM = "application/x-www-form-urlencoded"
+
+
+def create_app(
+    settings: HubSettings,
+    data: Path,
+    *,
+    trace: TraceSink | None = None,
+    node: str = "hub",
+    domain: str = "local",
+    resolver: AbstractResolver | None = None,
+    started: Callable[[Hub], None] | None = None,
+) -> web.Application:
+    """A hub whose database is in the directory `data`, which exists.
+
+    It starts and stops with the application. `started` is called with the hub once it runs.
+    """
+
+    async def running(app: web.Application) -> AsyncIterator[None]:
+        store = await SqliteStore.open(data / "hub.sqlite")
+        try:
+            hub = Hub(settings, store, trace=trace, node=node, domain=domain, resolver=resolver)
+            async with hub:
+                app[HUB] = hub
+                if started is not None:
+                    started(hub)
+                yield
+        finally:
+            await store.close()
+
+    app = web.Application(
+        client_max_size=max(settings.max_form, settings.max_body), middlewares=[_refusals]
+    )
+    app[RATE] = RateLimit(settings.client_rate)
+    app.cleanup_ctx.append(running)
+    app.on_shutdown.append(_end_streams)
+    app.router.add_post("/hub", post_hub)
+    app.router.add_get("/hub", get_hub)
+    app.router.add_post("/publish", post_content)
+    app.router.add_get("/stream", get_stream)
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/metrics", metrics)
+    add_upstream(app)
+    add_admin(app)
+    add_pages(app, resolver)
+    return app
+
+
+async def _end_streams(app: web.Application) -> None:
+    """Before the server waits for its requests to end: streams would not end by themselves."""
+    app[HUB].streams.close()
+
+
+@web.middleware
+async def _refusals(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Errors with a name become answers with a reason, in plain text."""
+    hub = request.app[HUB]
+    client = client_address(
+        request.remote or "",
+        request.headers.getall("X-Forwarded-For", ()),
+        hub.settings.trusted_proxies,
+    )
+    wait = request.app[RATE].take(client_key(client), hub.context.clock())
+    if wait:
+        hub.counters["requests_limited"] += 1
+        text = "too many requests from your address: slow down\n"
+        return web.Response(status=429, text=text, headers={"Retry-After": str(int(wait) + 1)})
+    try:
+        return await handler(request)
+    except (BadRequest, AddressRefused) as refusal:
+        return web.Response(status=400, text=f"{refusal}\n")
+    except Refused as refusal:
+        return web.Response(status=403, text=f"{refusal}\n")
+    except Busy as refusal:
+        return web.Response(status=429, text=f"{refusal}\n", headers={"Retry-After": "60"})
+    except StoreError as error:
+        _log.error("%s", error)
+        text = "the hub cannot store anything right now: try again later\n"
+        return web.Response(status=503, text=text, headers={"Retry-After": "30"})
+
+
+async def get_hub(request: web.Request) -> web.Response:
+    """A person followed rel=hub."""
+    text = "This is a WebSub hub. POST hub.mode, hub.topic and hub.callback here to subscribe.\n"
+    return web.Response(text=text)
+
+
+async def post_hub(request: web.Request) -> web.Response:
+    """Subscribe, unsubscribe and publish."""
+    hub = request.app[HUB]
+    if request.content_type not in (_FORM, "application/octet-stream"):
+        raise BadRequest(f"send the form as {_FORM}")
+    limit = hub.settings.max_form
+    if (request.content_length or 0) > limit:
+        raise web.HTTPRequestEntityTooLarge(limit, request.content_length or 0)
+    wish = read_request(read_form(await _body(request, limit)))
+    if isinstance(wish, Ping):
+        await hub.ping(wish.topics)
+        return web.Response(status=204)
+    return await _subscription(hub, wish)
+
+
+async def _body(request: web.Request, limit: int) -> bytes:
+    """All of it, within the bounds of size and time."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(request.app[HUB].settings.body_timeout):
+            while chunk := await request.content.readany():
+                body += chunk
+                if len(body) > limit:
+                    raise web.HTTPRequestEntityTooLarge(limit, len(body))
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(text="the body took too long to arrive\n") from None
+    except (aiohttp.ClientPayloadError, aiohttp.http.HttpProcessingError) as error:
+        raise BadRequest("the body breaks off, or is not encoded as it says") from error
+    return bytes(body)
+
+
+async def _subscription(hub: Hub, wish: SubscriptionRequest) -> web.Response:
+    try:
+        verification = await hub.subscribe(wish)
+    except Refused as refusal:
+        if wish.synchronous:
+            raise
+        # The form was right and the answer says so; the denial goes to whoever owns the callback.
+        hub.deny(wish, str(refusal))
+        return web.Response(status=202)
+    if not wish.synchronous:
+        return web.Response(status=202)
+    reason = await verification
+    if reason is not None:
+        return web.Response(status=409, text=f"{reason}\n")
+    return web.Response(status=204)
+
+
+async def post_content(request: web.Request) -> web.Response:
+    """Content from its publisher: POST /publish?topic=URL with a bearer token."""
+    hub = request.app[HUB]
+    topic = _topic(request.query.get("topic", ""))
+    if not _may_publish(hub, topic, request.headers.get("Authorization", "")):
+        text = "a token for this topic is needed: send Authorization: Bearer TOKEN\n"
+        return web.Response(status=401, text=text, headers={"WWW-Authenticate": "Bearer"})
+    if not hub.settings.serves_host(topic.host):
+        raise Refused(f"this hub does not serve topics of {topic.host}")
+    if (request.content_length or 0) > hub.settings.max_body:
+        raise web.HTTPRequestEntityTooLarge(hub.settings.max_body, request.content_length or 0)
+    body = await _body(request, hub.settings.max_body)
+    content_type = passable_type(request.headers.get("Content-Type"))
+    recorded = await hub.publish(topic, content_type, body)
+    assert recorded is not None  # only updates that bring a position can be known
+    return web.json_response({"position": str(recorded.update.position)}, status=201)
+
+
+def _may_publish(hub: Hub, topic: Topic, header: str) -> bool:
+    """Compares every token, in constant time each."""
+    given = header.encode(errors="replace")
+    allowed = False
+    for publisher in hub.settings.publishers:
+        right = hmac.compare_digest(given, f"Bearer {publisher.token}".encode())
+        allowed |= right and topic.canonical.startswith(publisher.prefix)
+    return allowed
+
+
+async def get_stream(request: web.Request) -> web.StreamResponse:
+    """Server-Sent Events: /stream?topic=A&topic=B&after=POSITION."""
+    hub = request.app[HUB]
+    topics = {
+        (found := _topic(text)).canonical: found for text in request.query.getall("topic", ())
+    }
+    if not topics or len(topics) > hub.settings.topics_per_stream:
+        raise BadRequest(f"name from 1 to {hub.settings.topics_per_stream} topics to stream")
+    after = _after(request, len(topics))
+    stream = await hub.streams.open(list(topics.values()), after, f"stream {request.remote}")
+    if request.transport is not None:
+        stream.abort = request.transport.abort
+    try:
+        response = web.StreamResponse(
+            headers={
+                "Content-Type": "text/event-stream; charset=utf-8",
+                "Cache-Control": "no-store",
+                "Access-Control-Allow-Origin": "*",
+                "X-Accel-Buffering": "no",
+                "X-Content-Type-Options": "nosniff",
+            }
+        )
+        await response.prepare(request)
+        await response.write(b"retry: 3000\n\n")
+        async for event in stream:
+            await response.write(HEARTBEAT if event is None else event.data)
+            if event is not None and event.update is not None:
+                hub.counters["browser_events"] += 1
+                hub.context.tracer.browser_sent(event.update, stream.name)
+    except (ConnectionError, TimeoutError):
+        pass  # the browser left
+    finally:
+        hub.streams.shut(stream)
+    return response
+
+
+def _after(request: web.Request, topics: int) -> list[Position | None]:
+    """For each topic the position to resume after, from Last-Event-ID or `after`."""
+    # The header first: a browser that reconnects sends the URL it began with.
+    header = request.headers.get("Last-Event-ID")
+    texts = [header] if header else request.query.getall("after", [])
+    if len(texts) not in (0, 1, topics):
+        raise BadRequest("give `after` once, or once for each topic")
+    try:
+        found = [Position.parse(text) if text else None for text in texts]
+    except InvalidPosition as refusal:
+        raise BadRequest(f"after: {refusal}") from None
+    return found * topics if len(found) == 1 else found or [None] * topics
+
+
+def _topic(spelling: str) -> Topic:
+    try:
+        topic = identify(spelling)
+    except InvalidTopic as refusal:
+        raise BadRequest(f"topic: {refusal}") from None
+    if not topic.canonical.startswith(("http:", "https:")):
+        raise BadRequest("topic must be an http or https URL")
+    return topic
+
+
+async def healthz(request: web.Request) -> web.Response:
+    """Well when the database answers."""
+    await request.app[HUB].store.last_seq()
+    return web.Response(text="ok\n")
+
+
+async def metrics(request: web.Request) -> web.Response:
+    """For Prometheus."""
+    body = await exposition(request.app[HUB])
+    return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4"})

@@ -1,0 +1,339 @@
+"""From a ping, or content sent directly, to a recorded update.
+
+A ping is durable before it is answered: it raises a number in the store. One fetch of a topic runs
+at a time; it notes the number it began with, so pings that come meanwhile lead to one more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+
+import aiohttp
+
+from identifiers import Position, Topic, identify
+from push_hub.addresses import AddressPolicy
+from push_hub.connecting import USER_AGENT
+from push_hub.context import Context, Tasks
+from push_hub.discovery import Discovery, discover
+from push_hub.errors import FetchFailed, StoreError
+from push_hub.fetching import Fetched, FetchRefused, fetch
+from push_hub.following import same_document
+from push_hub.limits import RateLimit
+from push_hub.logs import event
+from push_hub.masking import masked_topic
+from push_hub.news import News, find_news
+from push_hub.retries import retry_after
+from push_hub.store.records import NewUpdate, Origin, Recorded, TopicRecord
+from traces import TRACE_ID_BYTES, new_trace_id
+
+_log = logging.getLogger(__name__)
+
+_STORE_PAUSE = 1.0
+_POLL_BATCH = 100
+
+
+FetchListener = Callable[[TopicRecord, Discovery | None, bool, str | None], Awaitable[None]]
+"""With the topic, its links if there was a body, whether it was news, why it failed."""
+
+
+async def ignored(*_: object) -> None:
+    """What is told to nobody."""
+
+
+class Intake:
+    """Takes pings and content, fetches topics, records what is new."""
+
+    def __init__(
+        self,
+        context: Context,
+        session: aiohttp.ClientSession,
+        policy: AddressPolicy,
+        recorded: Callable[[Recorded], None],
+        released: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`recorded` hears of every update, once it is durable; `released` when an earlier one is
+        owed after all."""
+        self._released = released
+        self._context = context
+        self._session = session
+        self._policy = policy
+        self._recorded = recorded
+        self._rate = RateLimit(context.settings.ping_rate)
+        self.fetched: FetchListener = ignored
+        """Hears how every fetch ended."""
+        self._afresh: set[int] = set()
+        """Topics to be fetched whole, changed or not, for what they say about themselves."""
+        self._running: set[int] = set()
+        self._hosts: Counter[str] = Counter()
+        self._wake = asyncio.Event()
+        self._tasks = Tasks()
+        self._loops = Tasks()
+
+    def start(self) -> None:
+        """Begin with what was left from before."""
+        self._loops.start(self._run())
+        if self._context.settings.poll_every is not None:
+            self._loops.start(self._poll(self._context.settings.poll_every))
+
+    async def stop(self, patience: float) -> None:
+        """Fetches that do not end in time will be made again after the next start."""
+        await self._loops.stop()
+        await self._tasks.stop(patience)
+
+    async def ping(self, topics: Sequence[Topic]) -> int:
+        """Durable when it returns. How many of the topics, and their relatives, are known here."""
+        context = self._context
+        served = [each for each in topics if context.settings.serves_host(each.host)]
+        pinged = [(each, _trace_id()) for each in served]
+        for topic, trace_id in pinged:
+            context.tracer.ping_received(topic.canonical, trace_id)
+        # A hub for certain hosts follows their topics before anybody asks; a hub for everybody
+        # must not be made to fetch whatever a stranger names.
+        create = bool(context.settings.topic_hosts)
+        known = await context.store.ping(pinged, context.caps, context.clock(), create=create)
+        context.counters["pings"] += len(topics)
+        if known:
+            self._wake.set()
+        return len(known)
+
+    async def look(self, topic_id: int, *, signalled: bool = False, fresh: bool = False) -> None:
+        """Fetch a topic that nobody pinged; `signalled` when its hub said that it changed, `fresh`
+        to have all of it even if it did not."""
+        context = self._context
+        if fresh:
+            self._afresh.add(topic_id)
+        await context.store.refetch(topic_id, context.clock(), _trace_id(), signalled=signalled)
+        self._wake.set()
+
+    async def publish(self, topic: Topic, content_type: str, body: bytes) -> Recorded | None:
+        """Record content that its publisher sent; durable when it returns."""
+        return await self.accept(topic, content_type, body, Origin.PUBLISHED, _trace_id(), None)
+
+    async def accept(
+        self,
+        topic: Topic,
+        content_type: str,
+        body: bytes,
+        origin: Origin,
+        trace_id: str,
+        position: Position | None,
+    ) -> Recorded | None:
+        """Record an update that came by another way; None when it was here before."""
+        context = self._context
+        record = await context.store.ensure_topic(topic, context.caps, context.clock())
+        known = await context.store.known_entries(record.id)
+        news = await asyncio.to_thread(find_news, content_type, body, None, known)
+        assert news is not None  # without a last digest everything is
+        return await self._record(
+            record, news, content_type, body, origin, trace_id, position=position
+        )
+
+    async def _run(self) -> None:
+        """Start fetches as they become due."""
+        context = self._context
+        while True:
+            self._wake.clear()
+            now = context.clock()
+            try:
+                # Those already running are still due until they end.
+                limit = 2 * context.settings.fetches_at_once + len(self._running)
+                for topic in await context.store.due_fetches(now, limit):
+                    await self._begin(topic, now)
+                due = await context.store.next_fetch(now)
+            except StoreError as error:
+                _log.error("%s", error)
+                due = now + _STORE_PAUSE
+            pause = None if due is None else max(0.0, due - context.clock())
+            try:
+                await asyncio.wait_for(self._wake.wait(), pause)
+            except TimeoutError:
+                continue
+
+    async def _begin(self, topic: TopicRecord, now: float) -> None:
+        settings = self._context.settings
+        host = identify(topic.fetch_url).host
+        if topic.id in self._running or len(self._running) >= settings.fetches_at_once:
+            return
+        if self._hosts[host] >= settings.fetches_per_host:
+            return
+        if wait := self._rate.take(topic.canonical, now):
+            await self._context.store.postpone_fetch(topic.id, now + wait)
+            return
+        self._running.add(topic.id)
+        self._hosts[host] += 1
+        self._tasks.start(self._fetch(topic, host))
+
+    async def _fetch(self, topic: TopicRecord, host: str) -> None:
+        try:
+            # Read again now that nobody else fetches it: a fetch may have ended between the look
+            # at what is due and this one's beginning, and its update must not be recorded twice.
+            current = await self._context.store.topic_by_id(topic.id)
+            if current is None or current.fetch_due is None:
+                return
+            topic = current
+            await self._fetch_and_record(topic)
+        except StoreError as error:
+            # The ping number is still ahead: the fetch is made again.
+            _log.error("%s", error)
+            await asyncio.sleep(_STORE_PAUSE)
+        except Exception as error:
+            # A fault of ours must not lead to fetching again and again without a pause.
+            _log.exception("a fetch failed in an unexpected way")
+            failure = FetchFailed(f"a fault of the hub: {error!r}"[:200])
+            await self._failed(topic, topic.trace_id or _trace_id(), failure)
+        finally:
+            self._running.discard(topic.id)
+            self._hosts[host] -= 1
+            if not self._hosts[host]:
+                del self._hosts[host]
+            self._wake.set()
+
+    async def _fetch_and_record(self, topic: TopicRecord) -> None:
+        context, store = self._context, self._context.store
+        trace_id = topic.trace_id or _trace_id()
+        settings = context.settings
+        fresh = topic.id in self._afresh
+        self._afresh.discard(topic.id)
+        subscribers = await store.subscribers(topic.id, context.clock())
+        try:
+            found = await fetch(
+                self._session,
+                self._policy,
+                topic.fetch_url,
+                etag=None if fresh else topic.etag,
+                last_modified=None if fresh else topic.last_modified,
+                user_agent=f"{USER_AGENT} (+{settings.hub_url}; {subscribers} subscribers)",
+                max_body=settings.max_body,
+                max_redirects=settings.max_redirects,
+            )
+        except FetchFailed as failure:
+            await self._failed(topic, trace_id, failure)
+            return
+        context.counters["fetches"] += 1
+        news = links = None
+        if found.body is not None:
+            known = await store.known_entries(topic.id)
+            news = await asyncio.to_thread(
+                find_news, found.content_type, found.body, topic.digest, known
+            )
+            links = await self._relate(topic, found)
+        if news is None or found.body is None:
+            context.counters["fetches_without_news"] += 1
+            context.tracer.nothing_fetched(topic.canonical, trace_id, "nothing new")
+            released = await store.fetched(
+                topic.id,
+                topic.ping_serial,
+                context.clock(),
+                etag=found.etag or (topic.etag if found.body is None else None),
+                last_modified=found.last_modified
+                or (topic.last_modified if found.body is None else None),
+                digest=None,
+            )
+            if released:
+                self._released()
+        else:
+            await self._record(
+                topic, news, found.content_type, found.body, Origin.FETCHED, trace_id, found=found
+            )
+        await self.fetched(topic, links, news is not None, None)
+
+    async def _failed(self, topic: TopicRecord, trace_id: str, failure: FetchFailed) -> None:
+        context, schedule = self._context, self._context.settings.fetch_retries
+        now, failures = context.clock(), topic.fetch_failures + 1
+        asked = failure.retry_after if isinstance(failure, FetchRefused) else None
+        final = isinstance(failure, FetchRefused) and failure.final
+        retry_at = None
+        if not final and not schedule.exhausted(failures):
+            delay = schedule.delay(failures, random.random(), retry_after(asked, now))
+            retry_at = now + delay
+        context.counters["fetch_failures"] += 1
+        context.tracer.nothing_fetched(topic.canonical, trace_id, str(failure))
+        await context.store.fetch_failed(
+            topic.id, topic.ping_serial, now, reason=str(failure), retry_at=retry_at
+        )
+        event(
+            _log,
+            "fetch failed",
+            topic=masked_topic(topic.canonical),
+            reason=str(failure),
+            retry_at=retry_at,
+        )
+        await self.fetched(topic, None, False, str(failure))
+
+    async def _record(
+        self,
+        topic: TopicRecord,
+        news: News,
+        content_type: str,
+        body: bytes,
+        origin: Origin,
+        trace_id: str,
+        *,
+        position: Position | None = None,
+        found: Fetched | None = None,
+    ) -> Recorded | None:
+        context, settings = self._context, self._context.settings
+        new = NewUpdate(
+            topic.id,
+            origin,
+            content_type,
+            body,
+            news.digest,
+            trace_id,
+            position=position,
+            entries=news.entries,
+            known=news.known,
+            changed=news.changed,
+            etag=found.etag if found else None,
+            last_modified=found.last_modified if found else None,
+            fetched_serial=topic.ping_serial if found else None,
+        )
+        recorded = await context.store.record(
+            new,
+            context.clock(),
+            max_waiting=settings.max_waiting,
+            history=settings.history,
+            history_bytes=settings.history_bytes,
+        )
+        if recorded is None:
+            return None
+        context.counters["updates"] += 1
+        context.counters["superseded"] += recorded.superseded
+        context.counters["overflowed"] += recorded.overflowed
+        if found is not None:
+            context.tracer.fetched(recorded.update)
+        event(
+            _log, "update", topic=masked_topic(topic.canonical), origin=origin, trace_id=trace_id,
+            position=str(recorded.update.position), deliveries=recorded.deliveries,
+        )  # fmt: skip
+        self._recorded(recorded)
+        return recorded
+
+    async def _relate(self, topic: TopicRecord, found: Fetched) -> Discovery:
+        """A permanent redirect and rel=self name the same document."""
+        links = await asyncio.to_thread(
+            discover, found.url, found.links, found.content_type, found.body or b""
+        )
+        known = identify(topic.canonical)
+        for other in same_document(known, found.url, found.permanent_url, links.self_url):
+            await self._context.store.relate(topic.id, other)
+        return links
+
+    async def _poll(self, every: float) -> None:
+        while True:
+            traces = [_trace_id() for _ in range(_POLL_BATCH)]
+            try:
+                if await self._context.store.poll(every, self._context.clock(), traces):
+                    self._wake.set()
+            except StoreError as error:
+                _log.error("%s", error)
+            await asyncio.sleep(min(every / 4, 10.0))
+
+
+def _trace_id() -> str:
+    return new_trace_id(secrets.token_bytes(TRACE_ID_BYTES))

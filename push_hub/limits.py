@@ -1,0 +1,120 @@
+"""Limits: token buckets per key, and slots per host that shrink where a host fails.
+
+Time comes in as an argument. Memory is bounded: the key not used for longest is forgotten, which
+can only make the hub more generous.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from push_hub.settings import Rate
+
+MAX_KEYS: Final = 100_000
+
+
+class RateLimit:
+    """A token bucket for each key."""
+
+    def __init__(self, rate: Rate, max_keys: int = MAX_KEYS) -> None:
+        self._rate = rate
+        self._max_keys = max_keys
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, key: str, now: float) -> float:
+        """0 when the key may go ahead, otherwise the seconds after which it may."""
+        tokens, since = self._buckets.pop(key, (float(self._rate.burst), now))
+        tokens = min(self._rate.burst, tokens + max(0.0, now - since) * self._rate.per_second)
+        wait = 0.0 if tokens >= 1 else (1 - tokens) / self._rate.per_second
+        self._buckets[key] = (tokens - 1 if tokens >= 1 else tokens, now)
+        if len(self._buckets) > self._max_keys:
+            self._buckets.popitem(last=False)
+        return wait
+
+    def give_back(self, key: str) -> None:
+        """What was taken does not count after all."""
+        if (bucket := self._buckets.get(key)) is not None:
+            tokens, since = bucket
+            self._buckets[key] = (min(float(self._rate.burst), tokens + 1), since)
+
+
+@dataclass(slots=True)
+class _Host:
+    limit: float
+    used: int = 0
+    seconds: float = 0.0
+    """What an answer takes, roughly: recent ones weigh more. 0 before the first."""
+
+
+class HostSlots:
+    """How many requests may be under way to each host.
+
+    A host starts with a share, earns more by answering promptly and loses half of it by failing or
+    by taking its time, so that dead and slow hosts hold few of the slots they all share.
+    """
+
+    SMALLEST: Final = 2
+    PROMPT: Final = 1.0
+    """Seconds within which an answer earns a slot; one that takes twice as long costs half."""
+    AHEAD: Final = 0.2
+    """Seconds for which work may be claimed before there are slots for it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._hosts: OrderedDict[str, _Host] = OrderedDict()
+
+    def free(self, host: str) -> int:
+        """Slots left for the host."""
+        known = self._hosts.get(host)
+        return self._start() if known is None else max(0, int(known.limit) - known.used)
+
+    @property
+    def initial(self) -> int:
+        """The slots of a host nothing is known about."""
+        return self._start()
+
+    def shares(self) -> dict[str, int]:
+        """Slots left for each host something is known about."""
+        return {name: max(0, int(host.limit) - host.used) for name, host in self._hosts.items()}
+
+    def limit(self, host: str) -> int:
+        """Slots of the host, taken or not."""
+        known = self._hosts.get(host)
+        return self._start() if known is None else int(known.limit)
+
+    def ahead(self, host: str) -> int:
+        """How much may be claimed for the host beyond its slots: what it will soon have done."""
+        known = self._hosts.get(host)
+        if known is None:
+            return self._start()
+        if known.limit < self._start():
+            return 0  # it has failed lately
+        rounds = self.AHEAD / known.seconds if known.seconds else 1.0
+        return int(known.limit * min(4.0, rounds))
+
+    def take(self, host: str) -> None:
+        """A request to the host begins."""
+        self._hosts.setdefault(host, _Host(self._start())).used += 1
+        self._hosts.move_to_end(host)
+
+    def give_back(self, host: str, answered: bool, seconds: float = 0.0) -> None:
+        """It ended after so many seconds; `answered` says whether there was any answer in time."""
+        known = self._hosts[host]
+        known.used -= 1
+        known.seconds += (seconds - known.seconds) * (0.2 if known.seconds else 1.0)
+        if answered and seconds <= self.PROMPT:
+            known.limit = min(self._most, known.limit + 1)
+        elif not answered or seconds > 2 * self.PROMPT:
+            known.limit = max(min(self.SMALLEST, self._most), known.limit / 2)
+        # A healthy host with nothing under way is as good as one never heard of.
+        if known.used == 0 and known.limit >= self._start():
+            del self._hosts[host]
+        elif len(self._hosts) > MAX_KEYS:
+            oldest = next(iter(self._hosts))
+            if self._hosts[oldest].used == 0:
+                del self._hosts[oldest]
+
+    def _start(self) -> int:
+        return max(1, self._most // 4)

@@ -1,0 +1,312 @@
+"""The store on SQLite: the interface's methods, each an operation of the engine.
+
+What the operations do is in `sqlite_topics`, `sqlite_subscriptions`, `sqlite_updates` and
+`sqlite_deliveries`; here they only meet the engine.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Self
+
+from identifiers import Position, PublisherId, Topic
+from push_hub.errors import StoreError
+from push_hub.following import Following
+from push_hub.lifecycle import Event
+from push_hub.requests import SubscriptionRequest
+from push_hub.store import sqlite_deliveries as deliveries
+from push_hub.store import sqlite_following as following
+from push_hub.store import sqlite_subscriptions as subscriptions
+from push_hub.store import sqlite_topics as topics
+from push_hub.store import sqlite_updates as updates
+from push_hub.store.records import (
+    Caps,
+    DeliveryResult,
+    Exchanged,
+    Identity,
+    NewUpdate,
+    Recorded,
+    Statistics,
+    SubscriptionRecord,
+    TopicRecord,
+    Update,
+    Verification,
+    Version,
+    Waiting,
+)
+from push_hub.store.sqlite_engine import SqliteEngine
+
+
+class SqliteStore:
+    """Implements `interface.Store`."""
+
+    def __init__(self, engine: SqliteEngine, identity: Identity) -> None:
+        """Use `open`."""
+        self._engine = engine
+        self._identity = identity
+
+    @classmethod
+    async def open(cls, path: Path, *, power_safe: bool = False) -> Self:
+        """The store in this file, made or migrated where needed."""
+        engine = SqliteEngine(path, power_safe=power_safe)
+        return cls(engine, await engine.write(_identity))
+
+    @property
+    def identity(self) -> Identity:
+        return self._identity
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+    async def request(
+        self, request: SubscriptionRequest, lease_seconds: int, caps: Caps, now: float
+    ) -> Verification:
+        return await self._engine.write(
+            lambda db: subscriptions.request(db, request, lease_seconds, caps, now)
+        )
+
+    async def pending(self) -> list[Verification]:
+        return await self._engine.read(subscriptions.pending)
+
+    async def confirm(
+        self, verification: Verification, asked_at: float
+    ) -> SubscriptionRecord | None:
+        return await self._engine.write(
+            lambda db: subscriptions.confirm(db, verification, asked_at)
+        )
+
+    async def refuse(
+        self, verification: Verification, reason: str, now: float
+    ) -> SubscriptionRecord | None:
+        return await self._engine.write(
+            lambda db: subscriptions.refuse(db, verification, reason, now)
+        )
+
+    async def end(
+        self, subscription: int, event: Event, reason: str, now: float
+    ) -> SubscriptionRecord | None:
+        return await self._engine.write(
+            lambda db: subscriptions.end(db, subscription, event, reason, now)
+        )
+
+    async def expire(self, now: float, limit: int = 1_000) -> list[SubscriptionRecord]:
+        return await self._engine.write(lambda db: subscriptions.expire(db, now, limit))
+
+    async def forget(self, before: float, *, but_topics: Collection[int], limit: int = 500) -> int:
+        return await self._engine.write(
+            lambda db: (
+                subscriptions.forget(db, before, limit)
+                + topics.forget(db, before, limit, but_topics)
+            )
+        )
+
+    async def subscription(self, topic: str, callback: str) -> SubscriptionRecord | None:
+        return await self._engine.read(lambda db: subscriptions.by_key(db, topic, callback))
+
+    async def subscriptions(
+        self, *, topic_id: int | None = None, after: int = 0, limit: int = 100
+    ) -> list[SubscriptionRecord]:
+        return await self._engine.read(lambda db: subscriptions.listing(db, topic_id, after, limit))
+
+    async def subscribers(self, topic_id: int, now: float) -> int:
+        return await self._engine.read(lambda db: subscriptions.subscribers(db, topic_id, now))
+
+    async def topic(self, topic: Topic) -> TopicRecord | None:
+        return await self._engine.read(lambda db: topics.by_canonical(db, topic.canonical))
+
+    async def topic_by_id(self, topic_id: int) -> TopicRecord | None:
+        return await self._engine.read(lambda db: topics.by_id(db, topic_id))
+
+    async def topics(self, *, after: int = 0, limit: int = 100) -> list[TopicRecord]:
+        return await self._engine.read(lambda db: topics.listing(db, after, limit))
+
+    async def ensure_topic(self, topic: Topic, caps: Caps, now: float) -> TopicRecord:
+        def operation(db: sqlite3.Connection) -> TopicRecord:
+            found = topics.by_id(db, topics.ensure(db, topic, caps, now))
+            assert found is not None
+            return found
+
+        return await self._engine.write(operation)
+
+    async def ping(
+        self, topics_: Sequence[tuple[Topic, str]], caps: Caps, now: float, *, create: bool
+    ) -> list[TopicRecord]:
+        return await self._engine.write(lambda db: topics.ping(db, topics_, caps, now, create))
+
+    async def due_fetches(self, now: float, limit: int) -> list[TopicRecord]:
+        return await self._engine.read(lambda db: topics.due_fetches(db, now, limit))
+
+    async def next_fetch(self, after: float) -> float | None:
+        return await self._engine.read(lambda db: topics.next_fetch(db, after))
+
+    async def fetched(
+        self,
+        topic_id: int,
+        serial: int,
+        now: float,
+        *,
+        etag: str | None,
+        last_modified: str | None,
+        digest: bytes | None,
+    ) -> int:
+        def operation(db: sqlite3.Connection) -> int:
+            released = updates.release(db, topic_id, now)
+            topics.note_fetch(db, topic_id, serial, now, etag, last_modified, digest)
+            return released
+
+        return await self._engine.write(operation)
+
+    async def fetch_failed(
+        self, topic_id: int, serial: int, now: float, *, reason: str, retry_at: float | None
+    ) -> None:
+        await self._engine.write(
+            lambda db: topics.fetch_failed(db, topic_id, serial, now, reason, retry_at)
+        )
+
+    async def postpone_fetch(self, topic_id: int, due: float) -> None:
+        await self._engine.write(lambda db: topics.postpone_fetch(db, topic_id, due))
+
+    async def relate(self, topic_id: int, other: Topic) -> None:
+        await self._engine.write(lambda db: topics.relate(db, topic_id, other))
+
+    async def spellings(self, topic_id: int, limit: int = 100) -> list[str]:
+        return await self._engine.read(lambda db: topics.spellings(db, topic_id, limit))
+
+    async def refetch(self, topic_id: int, now: float, trace_id: str, *, signalled: bool) -> None:
+        await self._engine.write(lambda db: topics.refetch(db, topic_id, now, trace_id, signalled))
+
+    async def following(self, topic_id: int) -> Following | None:
+        return await self._engine.read(lambda db: following.by_topic(db, topic_id))
+
+    async def following_by_token(self, token: str) -> Following | None:
+        return await self._engine.read(lambda db: following.by_token(db, token))
+
+    async def begin_following(
+        self,
+        now: float,
+        *,
+        asked_before: float | None,
+        told_before: float,
+        watched: Collection[int],
+        limit: int = 100,
+    ) -> int:
+        # Found by the reader: writes do not wait for a look at all topics.
+        found = await self._engine.read(
+            lambda db: following.wanted(db, asked_before, told_before, watched, limit)
+        )
+        if found:
+            await self._engine.write(lambda db: following.begin(db, found, now))
+        return len(found)
+
+    async def end_following(
+        self, *, told_before: float, watched: Collection[int], limit: int = 100
+    ) -> int:
+        found = await self._engine.read(
+            lambda db: following.unwanted(db, told_before, watched, limit)
+        )
+        if found:
+            await self._engine.write(lambda db: following.end(db, found))
+        return len(found)
+
+    async def due_following(self, now: float, limit: int = 100) -> list[Following]:
+        return await self._engine.read(lambda db: following.due(db, now, limit))
+
+    async def follow(self, record: Following) -> None:
+        await self._engine.write(lambda db: following.put(db, record))
+
+    async def pushed(self, topic_id: int, now: float) -> None:
+        await self._engine.write(lambda db: following.pushed(db, topic_id, now))
+
+    async def poll(self, every: float, now: float, trace_ids: Sequence[str]) -> int:
+        return await self._engine.write(lambda db: topics.poll(db, every, now, trace_ids))
+
+    async def known_entries(self, topic_id: int) -> dict[str, bytes]:
+        return await self._engine.read(lambda db: updates.known_entries(db, topic_id))
+
+    async def changed_since(self, topic_id: int, seq: int) -> frozenset[str]:
+        return await self._engine.read(lambda db: updates.changed_since(db, topic_id, seq))
+
+    async def record(
+        self, update: NewUpdate, now: float, *, max_waiting: int, history: int, history_bytes: int
+    ) -> Recorded | None:
+        if update.position is not None and (
+            update.position.epoch >= 1 << 63 or update.position.version >= 1 << 63
+        ):
+            raise StoreError(f"{update.position} is beyond what can be stored: refuse its sender")
+        return await self._engine.write(
+            lambda db: updates.record(
+                db, self._identity, update, now, max_waiting, history, history_bytes
+            )
+        )
+
+    async def update(self, seq: int) -> Update | None:
+        return await self._engine.read(lambda db: updates.by_seq(db, seq))
+
+    async def latest(self, topic_id: int) -> Update | None:
+        return await self._engine.read(lambda db: updates.latest(db, topic_id))
+
+    async def history(self, topic_ids: Collection[int], after: int, limit: int) -> list[Update]:
+        return await self._engine.read(lambda db: updates.history(db, topic_ids, after, limit))
+
+    async def versions(self, topic_id: int, limit: int) -> list[Version]:
+        return await self._engine.read(lambda db: updates.versions(db, topic_id, limit))
+
+    async def find(self, topic_id: int, position: Position) -> int | None:
+        return await self._engine.read(lambda db: updates.find(db, topic_id, position))
+
+    async def last_seq(self) -> int:
+        return await self._engine.read(updates.last_seq)
+
+    async def recover(self) -> int:
+        return await self._engine.write(deliveries.recover)
+
+    async def exchange(
+        self,
+        results: Sequence[DeliveryResult],
+        now: float,
+        room: int,
+        per_host: dict[str, int],
+        default_per_host: int,
+    ) -> Exchanged:
+        return await self._engine.write(
+            lambda db: deliveries.exchange(db, results, now, room, per_host, default_per_host)
+        )
+
+    async def replay(self, seq: int, subscription: int | None, now: float) -> int | None:
+        return await self._engine.write(lambda db: updates.replay(db, seq, subscription, now))
+
+    async def queue(self, *, after: int = 0, limit: int = 100) -> list[Waiting]:
+        return await self._engine.read(lambda db: deliveries.listing(db, after, limit))
+
+    async def subscription_by_id(self, subscription: int) -> SubscriptionRecord | None:
+        return await self._engine.read(lambda db: subscriptions.by_id(db, subscription))
+
+    async def statistics(self) -> Statistics:
+        return await self._engine.read(_statistics)
+
+
+def _identity(db: sqlite3.Connection) -> Identity:
+    row = db.execute("SELECT publisher, epoch FROM identity").fetchone()
+    if row is None:
+        row = (os.urandom(PublisherId.SIZE), 1)
+        db.execute("INSERT INTO identity (publisher, epoch) VALUES (?, ?)", row)
+    return Identity(PublisherId(row[0]), row[1])
+
+
+def _statistics(db: sqlite3.Connection) -> Statistics:
+    def count(what: str) -> int:
+        return int(db.execute(f"SELECT count(*) FROM {what}").fetchone()[0])
+
+    states = db.execute("SELECT state, count(*) FROM subscriptions GROUP BY state").fetchall()
+    return Statistics(
+        topics=count("topics"),
+        updates=count("updates"),
+        subscriptions=dict(states),
+        verifications=count("verifications"),
+        deliveries=count("deliveries"),
+        fetches_due=count("topics WHERE fetch_due IS NOT NULL"),
+        following=following.by_way(db),
+    )

@@ -1,0 +1,191 @@
+"""The delivery queue in SQLite: lanes, claims and results. Functions of a connection.
+
+A subscription is a lane. `in_flight` is the delivery being attempted, `next_due` the time at which
+the lane may go on; one of them is NULL at any time, and both when nothing waits. So the order is
+kept, and finding work does not depend on how much is waiting.
+
+What many deliveries share is one statement with a JSON list in or out: each step of a statement
+lets go of the interpreter's lock and has to wait for a busy event loop to get it back.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+from identifiers import Position, PublisherId
+from push_hub.lifecycle import Event
+from push_hub.store import sqlite_subscriptions
+from push_hub.store.records import (
+    Delivery,
+    DeliveryResult,
+    Exchanged,
+    Outcome,
+    SubscriptionRecord,
+    Waiting,
+)
+
+
+def recover(connection: sqlite3.Connection) -> int:
+    """Nobody is attempting anything after a start: what was in flight is due again."""
+    return connection.execute(
+        "UPDATE subscriptions SET in_flight = NULL, next_due = 0 WHERE in_flight IS NOT NULL"
+    ).rowcount
+
+
+def listing(connection: sqlite3.Connection, after: int, limit: int) -> list[Waiting]:
+    """What is owed, oldest first."""
+    rows = connection.execute(
+        "SELECT d.id, s.id AS lane, s.topic, s.callback, u.publisher, u.epoch, u.version,"
+        " d.attempt, s.in_flight IS d.id AS flying, s.next_due, s.last_failure FROM deliveries d"
+        " JOIN subscriptions s ON s.id = d.subscription LEFT JOIN updates u ON u.seq = d.seq"
+        " WHERE d.id > ? ORDER BY d.id LIMIT ?",
+        (after, limit),
+    )
+    return [
+        Waiting(
+            row["id"], row["lane"], row["topic"], row["callback"],
+            None if row["publisher"] is None
+            else str(Position(PublisherId(row["publisher"]), row["epoch"], row["version"])),
+            row["attempt"], bool(row["flying"]), row["next_due"], row["last_failure"],
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def exchange(
+    connection: sqlite3.Connection,
+    results: Sequence[DeliveryResult],
+    now: float,
+    room: int,
+    per_host: Mapping[str, int],
+    default_per_host: int,
+) -> Exchanged:
+    """Results in, new work out."""
+    superseded = 0
+    ended: list[SubscriptionRecord] = []
+    delivered = [each for each in results if each.outcome is Outcome.DELIVERED]
+    _delivered(connection, delivered)
+    for result in results:
+        if result.outcome is Outcome.RETRY:
+            superseded += _retry(connection, result)
+        elif result.outcome is Outcome.DROPPED:
+            _dropped(connection, result)
+        elif result.outcome is Outcome.RELEASED:
+            connection.execute(
+                "UPDATE subscriptions SET in_flight = NULL, next_due = ? WHERE id = ?"
+                " AND in_flight = ?",
+                (now, result.delivery.subscription, result.delivery.id),
+            )
+        elif result.outcome is Outcome.GONE:
+            gone = sqlite_subscriptions.end(
+                connection, result.delivery.subscription, Event.GONE, result.reason or "gone", now
+            )
+            ended += [] if gone is None else [gone]
+    claimed = _claim(connection, now, room, per_host, default_per_host) if room > 0 else []
+    (next_due,) = connection.execute(
+        "SELECT min(next_due) FROM subscriptions WHERE next_due IS NOT NULL AND next_due > ?",
+        (now,),
+    ).fetchone()
+    return Exchanged(tuple(claimed), next_due, superseded, tuple(ended))
+
+
+def _delivered(connection: sqlite3.Connection, results: Sequence[DeliveryResult]) -> None:
+    if not results:
+        return
+    rows = json.dumps(
+        [
+            (each.delivery.id, each.delivery.subscription, each.delivery.seq, each.at)
+            for each in results
+        ]
+    )
+    connection.execute(
+        "DELETE FROM deliveries WHERE id IN (SELECT json_extract(value, '$[0]') FROM json_each(?))",
+        (rows,),
+    )
+    # The guard on in_flight: the subscription may have ended, or begun anew, meanwhile.
+    connection.execute(
+        "UPDATE subscriptions SET in_flight = NULL, waiting = waiting - 1, failures = 0,"
+        " last_success_at = done.at, last_seq = max(last_seq, done.seq),"
+        " next_due = CASE WHEN waiting > 1 THEN done.at END FROM"
+        " (SELECT json_extract(value, '$[0]') AS delivery, json_extract(value, '$[1]') AS lane,"
+        " json_extract(value, '$[2]') AS seq, json_extract(value, '$[3]') AS at"
+        " FROM json_each(?)) AS done"
+        " WHERE subscriptions.id = done.lane AND in_flight = done.delivery",
+        (rows,),
+    )
+
+
+def _retry(connection: sqlite3.Connection, result: DeliveryResult) -> int:
+    """Due again later, or superseded by what came meanwhile."""
+    delivery = result.delivery
+    connection.execute("UPDATE deliveries SET attempt = attempt + 1 WHERE id = ?", (delivery.id,))
+    superseded = connection.execute(
+        "DELETE FROM deliveries WHERE id = ?1 AND superseding = 1 AND EXISTS (SELECT 1 FROM"
+        " deliveries WHERE subscription = ?2 AND id > ?1 AND superseding = 1)",
+        (delivery.id, delivery.subscription),
+    ).rowcount
+    connection.execute(
+        "UPDATE subscriptions SET in_flight = NULL, waiting = waiting - ?, failures = failures + 1,"
+        " last_failure_at = ?, last_failure = ?, next_due = ? WHERE id = ? AND in_flight = ?",
+        (superseded, result.at, result.reason, result.retry_at, delivery.subscription, delivery.id),
+    )
+    return superseded
+
+
+def _dropped(connection: sqlite3.Connection, result: DeliveryResult) -> None:
+    """That notification only; the next one waits as a retry would."""
+    delivery = result.delivery
+    connection.execute("DELETE FROM deliveries WHERE id = ?", (delivery.id,))
+    connection.execute(
+        "UPDATE subscriptions SET in_flight = NULL, waiting = waiting - 1, failures = failures + 1,"
+        " last_failure_at = ?, last_failure = ?, next_due = CASE WHEN waiting > 1 THEN ? END"
+        " WHERE id = ? AND in_flight = ?",
+        (result.at, result.reason, result.retry_at, delivery.subscription, delivery.id),
+    )
+
+
+def _claim(
+    connection: sqlite3.Connection,
+    now: float,
+    room: int,
+    per_host: Mapping[str, int],
+    default_per_host: int,
+) -> list[Delivery]:
+    full = json.dumps([host for host, free in per_host.items() if free <= 0])
+    # First who is due and where, then the rest of those that their hosts have room for.
+    (due,) = connection.execute(
+        "SELECT json_group_array(json_array(id, host)) FROM (SELECT id, host FROM subscriptions"
+        " WHERE next_due <= ? AND state IN ('active', 'renewing') AND expires_at > ?"
+        " AND host NOT IN (SELECT value FROM json_each(?)) ORDER BY next_due LIMIT ?)",
+        (now, now, full, room),
+    ).fetchone()
+    taken: dict[str, int] = {}
+    lanes: list[int] = []
+    for lane, host in json.loads(due):
+        count = taken.get(host, 0)
+        if count < per_host.get(host, default_per_host):
+            taken[host] = count + 1
+            lanes.append(lane)
+    if not lanes:
+        return []
+    (found,) = connection.execute(
+        "SELECT json_group_array(json_array(d.id, s.id, d.seq, s.topic_id, s.topic, s.callback,"
+        " s.host, d.attempt, s.failures, s.last_seq, s.new_entries_only, s.signature,"
+        " hex(s.secret))) FROM json_each(?) AS lane JOIN subscriptions s ON s.id = lane.value"
+        " JOIN deliveries d ON d.id = (SELECT min(id) FROM deliveries WHERE subscription = s.id)",
+        (json.dumps(lanes),),
+    ).fetchone()
+    claimed: list[Delivery] = []
+    for row in json.loads(found):
+        *_, new_entries_only, _, secret = row
+        row[-3], row[-1] = bool(new_entries_only), bytes.fromhex(secret) or None
+        claimed.append(Delivery(*row))
+    connection.execute(
+        "UPDATE subscriptions SET in_flight = claim.delivery, next_due = NULL FROM"
+        " (SELECT json_extract(value, '$[0]') AS lane, json_extract(value, '$[1]') AS delivery"
+        " FROM json_each(?)) AS claim WHERE subscriptions.id = claim.lane",
+        (json.dumps([(each.subscription, each.id) for each in claimed]),),
+    )
+    return claimed
