@@ -98,6 +98,7 @@ class Subscription:
         """In hand."""
         self._stalled: dict[Reception, None] = {}
         """Streams that could go on if the listener had less in hand."""
+        self._left_behind: set[Reception] = set()
         self._failed: dict[Reception, None] = {}
         """Streams of which the listener gets an event again in a while."""
 
@@ -116,6 +117,7 @@ class Subscription:
         self.cursors.clear()
         self._stalled.clear()
         self._failed.clear()
+        self._left_behind.clear()
 
     # Following streams
 
@@ -158,12 +160,21 @@ class Subscription:
         cursor.reset = Reset(reception.sid, reception.rid, publisher, reception.epoch, previous)
 
     def needed(self, reception: Reception) -> tuple[bool, int] | None:
-        """The next version it wants of a stream, and whether it could not take it just now;
-        None where the stream has none for it."""
+        """The next version it wants of a stream, and whether the others do not wait for it any
+        more; None where the stream has none for it."""
         cursor = self.cursors.get((reception.rid, reception.publisher))
         if cursor is None or cursor.epoch != reception.epoch:
             return None
-        return reception in self._stalled or reception in self._failed, cursor.next
+        return reception in self._left_behind, cursor.next
+
+    def is_stuck(self, reception: Reception) -> bool:
+        """Whether it could not take anything just now."""
+        return reception in self._stalled or reception in self._failed
+
+    def leave_behind(self, reception: Reception) -> None:
+        """Others go on with the stream; it asks for what it missed when it can take it."""
+        if self.is_stuck(reception):
+            self._left_behind.add(reception)
 
     def advance(self, reception: Reception) -> None:
         """Hand on what there is, as far as the listener keeps up."""
@@ -183,6 +194,7 @@ class Subscription:
 
     def _try_again(self, reception: Reception) -> None:
         self._failed.pop(reception, None)
+        self._left_behind.discard(reception)
         if not self.closed:
             self._progress(reception)
 
@@ -257,6 +269,7 @@ class Subscription:
         if self._stalled and not self._is_full():
             stalled, self._stalled = self._stalled, {}
             for reception in stalled:
+                self._left_behind.discard(reception)
                 self._progress(reception)
 
     def _commit(self, cursor: Cursor) -> None:

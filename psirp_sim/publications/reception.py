@@ -84,6 +84,8 @@ class Reception:
         self.latest = 0
         self.needed: int | None = None
         """The oldest version that somebody here wants; None when nobody wants any."""
+        self.is_ending = False
+        """Whether its publishers have withdrawn it, and it may still be offered anew."""
         self.held: dict[int, Assembly] = {}
         self._held_bytes = 0
         self._timer: Timer | None = None
@@ -112,6 +114,7 @@ class Reception:
         origin = self.origins.get(node)
         if origin is None or life > origin.life:
             self.origins[node] = Origin(life)
+        self.is_ending = False
         self.latest = max(self.latest, latest)
 
     def said(self, message: Latest) -> None:
@@ -144,8 +147,13 @@ class Reception:
             return
         for version in [v for v, each in self.held.items() if each.header is None]:
             self._let_go(version)
-        if for_good:
+        self.is_ending = for_good
+
+    def end(self) -> None:
+        """Nobody publishes it any more: what has not come cannot be had."""
+        if self.is_ending and not self.origins:
             self.first = self.latest + 1
+            self.is_ending = False
 
     def _begin_epoch(self, epoch: int) -> None:
         self.release_before(None)
@@ -306,6 +314,11 @@ class Reception:
     def _decide(self) -> None:
         self._undecided = None
         self._changed(self)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether what waits for the slowest leaves little room for the others."""
+        return self._held_bytes > self._room.limit // SHARE // 2 or len(self.held) > AHEAD // 2
 
     def lost_from(self, version: int) -> int:
         """The last of the versions from this on that cannot be had; the one before it if it can."""

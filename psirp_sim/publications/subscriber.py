@@ -30,6 +30,8 @@ from traces import Stage
 
 RETRY = SECOND
 """After which a registration that failed for a while is made again."""
+FAREWELL = 3 * SECOND
+"""How long a stream may be offered anew before those who miss something of it are told."""
 Item = tuple[bytes, bytes]
 
 
@@ -248,7 +250,13 @@ class Subscriber:
         for reception in list(self.receptions.get(item, {}).values()):
             if source.publisher in reception.origins:
                 reception.left(source.publisher, for_good=not source.given_up)
+                if reception.is_ending:
+                    self._env.call_later(FAREWELL, self._end, reception)
                 self._progress(reception)
+
+    def _end(self, reception: Reception) -> None:
+        reception.end()
+        self._progress(reception)
 
     def _allowed_by(self, source: Source) -> list[Interest]:
         """A publisher has heard of one of our registrations, so a server has allowed it: those
@@ -357,17 +365,17 @@ class Subscriber:
         finally:
             del self._busy[reception]
         reception.need(self._needed(reception))
-        owed = any(
-            needed is not None and needed[0]
-            for subscription in self._interested(reception)
-            for needed in [subscription.needed(reception)]
-        )
-        useful = reception.origins or reception.held or owed
+        owed = any(each.is_stuck(reception) for each in self._interested(reception))
+        useful = reception.origins or reception.held or reception.is_ending or owed
         if not self._interested(reception) or not useful:
             self._close(reception)
 
     def _needed(self, reception: Reception) -> int | None:
-        """The oldest version that somebody here can take; who is stuck asks when it is not."""
+        """The oldest version that somebody here wants. What waits for who is stuck is kept while
+        there is room; then the others go on without it."""
+        if reception.is_crowded:
+            for subscription in self._interested(reception):
+                subscription.leave_behind(reception)
         wanted = [
             needed
             for subscription in self._interested(reception)
