@@ -18,7 +18,7 @@ from push_hub.lifecycle import State
 from push_hub.retries import RetrySchedule
 from push_hub.signatures import ALGORITHMS
 from tests.push_hub.feeds.documents import atom, json_feed
-from tests.push_hub.world import run, served, until, world
+from tests.push_hub.world import run, served, until, until_async, world
 
 ATOM = "application/atom+xml; charset=utf-8"
 
@@ -31,13 +31,17 @@ async def states(w, topic, subscriber):
     return (await w.hub.store.subscription(topic, subscriber.callback)).state
 
 
-async def active(w, topic, subscriber):
+async def becomes(w, topic, subscriber, state):
     """The hub may still be writing down what it was just told."""
-    for _ in range(200):
-        if await states(w, topic, subscriber) is State.ACTIVE:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("never active")
+
+    async def is_so():
+        return await states(w, topic, subscriber) is state
+
+    await until_async(is_so, f"{state}")
+
+
+async def active(w, topic, subscriber):
+    await becomes(w, topic, subscriber, State.ACTIVE)
 
 
 def test_it_discovers_subscribes_reads_and_unsubscribes(tmp_path):
@@ -62,7 +66,7 @@ def test_it_discovers_subscribes_reads_and_unsubscribes(tmp_path):
                 assert [entry.title for entry in second.new_entries] == ["2"]
                 assert second.delivery_id != first.delivery_id
                 assert subscriber.counters["rejected"] == 0
-            assert await states(w, topic, subscriber) is State.UNSUBSCRIBED
+            await becomes(w, topic, subscriber, State.UNSUBSCRIBED)
             with pytest.raises(StopAsyncIteration):
                 await anext(subscriber)
 
