@@ -9,6 +9,7 @@ Durable means against the death of the process; `power_safe` also syncs each com
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import sqlite3
 import threading
@@ -38,6 +39,8 @@ class SqliteEngine:
         self._closed = False
         self._lock = DatabaseLock(path)
         try:
+            # It holds the secrets of subscribers; SQLite gives its other files the same mode.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             connection = self._connect()
             try:
                 migrate(connection)
@@ -47,7 +50,7 @@ class SqliteEngine:
         except StoreError:
             self._lock.release()
             raise
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._lock.release()
             raise StoreError(
                 f"{path} cannot be used as the hub's database ({error}): check the path, its "

@@ -37,6 +37,18 @@ def test_a_failing_operation_takes_nobody_with_it(tmp_path):
     run(main())
 
 
+def test_nobody_else_reads_the_secrets_in_it(tmp_path):
+    async def main():
+        engine = SqliteEngine(tmp_path / "db")
+        await engine.write(add(1))
+        modes = {path.name: path.stat().st_mode & 0o077 for path in tmp_path.iterdir()}
+        await engine.close()
+        assert {"db", "db-wal"} <= modes.keys()
+        assert not any(modes.values()), modes
+
+    run(main())
+
+
 def test_what_returned_is_there_for_another_process(tmp_path):
     async def main():
         engine = SqliteEngine(tmp_path / "db")
