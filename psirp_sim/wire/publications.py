@@ -235,7 +235,7 @@ class Report(Message, frozen=True, array_like=True):
     tag: Tag
     """Of the stream as the listener knows it."""
     seen: Unsigned
-    """The highest sequence that has come: what was sent before and is missing is lost."""
+    """What was sent up to this sequence, and is missing, is lost."""
     answers: Unsigned
     """The sequence of the packet that asked for this report, or 0."""
     next: Unsigned
