@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -13,6 +13,7 @@ from psirp_sim.publications.assembly import WaitingRoom
 from psirp_sim.publications.delivery import Subscription
 from psirp_sim.publications.envelope import Keys
 from psirp_sim.publications.events import Event, Update
+from psirp_sim.publications.interests import Interests
 from psirp_sim.publications.reception import Reception
 from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.publications.tracing import Tracing
@@ -23,31 +24,13 @@ from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.wire.message import Message
 from psirp_sim.wire.publications import Header, Latest, Report, unpack
-from psirp_sim.wire.rendezvous import FINAL, Code
 from psirp_sim.wire.sealing import FabricKeys
 from psirp_sim.zfilters import ZFilter
 from traces import Stage
 
-RETRY = SECOND
-"""After which a registration that failed for a while is made again."""
 FAREWELL = 3 * SECOND
 """How long a stream may be offered anew before those who miss something of it are told."""
 Item = tuple[bytes, bytes]
-
-
-class Interest:
-    """One registration at the rendezvous, for all subscriptions here to the same thing."""
-
-    def __init__(self, guest: bool, key: Ed25519PrivateKey | None) -> None:
-        self.guest, self.key = guest, key
-        self.subscriptions: list[Subscription] = []
-        self.registered: Code | None = None
-        self.asked = False
-        """Whether it was asked for."""
-        self.allowed = False
-        """Whether a server has let us listen: nobody rides on what others here may hear."""
-        self.done: list[tuple[Subscription, Done]] = []
-        """Who waits for that."""
 
 
 class Subscriber:
@@ -80,7 +63,9 @@ class Subscriber:
         self._along = along
         self._at_home = at_home
         self._room = WaitingRoom(settings.waiting_bytes)
-        self._interests: dict[Item, Interest] = {}
+        self._interests = Interests(
+            env, rendezvous, changed=self._source_changed, catch_up=self._catch_up
+        )
         self._sources: dict[Item, dict[str, Source]] = {}
         """Who publishes an item, by node."""
         self.receptions: dict[Item, dict[bytes, Reception]] = {}
@@ -98,7 +83,7 @@ class Subscriber:
 
     @property
     def subscriptions(self) -> list[Subscription]:
-        return [each for interest in self._interests.values() for each in interest.subscriptions]
+        return list(self._interests)
 
     def subscribe(
         self,
@@ -130,8 +115,8 @@ class Subscriber:
             if not rid:
                 raise ValueError("in a scope, say which item the position belongs to")
             after = [(rid, after)]
-        interest = self._interest(sid, rid, guest, key)
-        if any(each.durable == durable for each in self._subscriptions_in(sid) if durable):
+        interest = self._interests.find(sid, rid, guest, key)
+        if durable and any((each.sid, each.durable) == (sid, durable) for each in self._interests):
             raise ValueError(f"somebody listens under the name {durable!r} already")
         subscription = Subscription(
             self._env,
@@ -147,90 +132,23 @@ class Subscriber:
             delivered=self._delivered,
         )
         subscription.refused = refused
-        interest.subscriptions.append(subscription)
         if interest.allowed:
             # Its cursors begin now; its listener is called when it has its subscription.
             for reception in self._receptions_for(subscription):
                 subscription.follow(reception, reception.latest)
             self._env.call_later(0, self._catch_up, subscription)
-        if interest.registered is Code.OK:
-            self._env.call_later(0, done, Code.OK)
-        else:
-            interest.done.append((subscription, done))
-            if not interest.asked:
-                interest.asked = True
-                self._register_interest(sid, rid, interest)
+        self._interests.add(interest, subscription, done)
         return subscription
-
-    def _interest(
-        self, sid: bytes, rid: bytes, guest: bool, key: Ed25519PrivateKey | None
-    ) -> Interest:
-        interest = self._interests.get((sid, rid))
-        if interest is None or interest.registered in FINAL:
-            # Those that were refused stay refused.
-            interest = self._interests[sid, rid] = Interest(guest, key)
-        elif (interest.guest, interest.key) != (guest, key):
-            # One registration stands for all of them: nobody may listen in another's name.
-            raise ValueError("somebody here listens to it already, with another key or as a guest")
-        return interest
-
-    def _subscriptions_in(self, sid: bytes) -> Iterator[Subscription]:
-        for (scope, _), interest in self._interests.items():
-            if scope == sid:
-                yield from interest.subscriptions
 
     def unsubscribe(self, subscription: Subscription, done: Done = lambda code: None) -> None:
         """Listen no longer."""
-        item = (subscription.sid, subscription.rid)
-        interest = self._interests.get(item)
-        if interest is None or subscription not in interest.subscriptions:
-            self._env.call_later(0, done, Code.NOT_REGISTERED)
+        if not self._interests.remove(subscription, done):
             return
         subscription.close()
-        interest.subscriptions.remove(subscription)
-        for each in [each for each in interest.done if each[0] is subscription]:
-            interest.done.remove(each)
-            self._env.call_later(0, each[1], Code.NOT_REGISTERED)
-        if interest.subscriptions:
-            self._env.call_later(0, done, Code.OK)
-        else:
-            del self._interests[item]
-            self._rendezvous.unsubscribe(*item, done)
         for reception in self._receptions_for(subscription):
             self._progress(reception)
             if not self._interested(reception):
                 self._sources.pop((reception.sid, reception.rid), None)
-
-    def _register_interest(self, sid: bytes, rid: bytes, interest: Interest) -> None:
-        if self._interests.get((sid, rid)) is not interest:
-            return
-        result = partial(self._subscribed, sid, rid, interest)
-        self._rendezvous.subscribe(
-            sid,
-            rid,
-            result,
-            changed=self._source_changed,
-            guest=interest.guest,
-            key=interest.key,
-            refused=result,
-        )
-
-    def _subscribed(self, sid: bytes, rid: bytes, interest: Interest, code: Code) -> None:
-        if self._interests.get((sid, rid)) is not interest:
-            return
-        interest.registered = code
-        if code is Code.OK and not interest.allowed:
-            interest.allowed = True
-            self._catch_up_all(interest)
-        elif code in FINAL:
-            interest.allowed = False
-        if code is Code.OK or code in FINAL:
-            waiting, interest.done = interest.done, []
-            _tell_all([done for _, done in waiting], code)
-            if code in FINAL:
-                _tell_all([each.refused for each in interest.subscriptions], code)
-        else:
-            self._env.call_later(RETRY, self._register_interest, sid, rid, interest)
 
     # Streams
 
@@ -238,10 +156,10 @@ class Subscriber:
         item = (source.sid, source.rid)
         if not source.ended:
             self._sources.setdefault(item, {})[source.publisher] = source
-            news = self._allowed_by(source)
+            news = self._interests.allowed_by(source)
             self._follow(source)
-            for interest in news:
-                self._catch_up_all(interest)
+            for subscription in news:
+                self._catch_up(subscription)
             return
         known = self._sources.get(item, {})
         known.pop(source.publisher, None)
@@ -257,23 +175,6 @@ class Subscriber:
     def _end(self, reception: Reception) -> None:
         reception.end()
         self._progress(reception)
-
-    def _allowed_by(self, source: Source) -> list[Interest]:
-        """A publisher has heard of one of our registrations, so a server has allowed it: those
-        for which that is news."""
-        news = []
-        for rid in (source.rid, b""):
-            interest = self._interests.get((source.sid, rid))
-            registered = self._rendezvous.subscribing.subscriptions.get((source.sid, rid))
-            if interest is None or interest.allowed or registered is None:
-                continue
-            interest.allowed = registered.sequence == source.listener.sequence
-            news += [interest] if interest.allowed else []
-        return news
-
-    def _catch_up_all(self, interest: Interest) -> None:
-        for subscription in list(interest.subscriptions):
-            self._catch_up(subscription)
 
     def _catch_up(self, subscription: Subscription) -> None:
         """Begin with the streams that others here follow already."""
@@ -336,12 +237,7 @@ class Subscriber:
         self._progress(reception)
 
     def _interested(self, reception: Reception) -> list[Subscription]:
-        return [
-            subscription
-            for rid in (reception.rid, b"")
-            if (interest := self._interests.get((reception.sid, rid))) and interest.allowed
-            for subscription in interest.subscriptions
-        ]
+        return self._interests.hearing(reception.sid, reception.rid)
 
     def _changed(self, reception: Reception) -> None:
         if self._by_tag.get(reception.tag) is not reception:
@@ -452,8 +348,3 @@ class Subscriber:
             size,
             reason=reason,
         )
-
-
-def _tell_all(waiting: Iterable[Done], code: Code) -> None:
-    for done in waiting:
-        done(code)
