@@ -251,11 +251,11 @@ class Intake:
         if not final and not schedule.exhausted(failures):
             delay = schedule.delay(failures, random.random(), retry_after(asked, now))
             retry_at = now + delay
-        context.counters["fetch_failures"] += 1
-        context.tracer.nothing_fetched(topic.canonical, trace_id, str(failure))
         await context.store.fetch_failed(
             topic.id, topic.ping_serial, now, reason=str(failure), retry_at=retry_at
         )
+        context.counters["fetch_failures"] += 1
+        context.tracer.nothing_fetched(topic.canonical, trace_id, str(failure))
         event(
             _log,
             "fetch failed",
