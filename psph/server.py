@@ -11,18 +11,13 @@ from pathlib import Path
 
 from aiohttp import web
 
-from psirp_sim.admission import Admission
-from psirp_sim.node import FabricNode
-from psirp_sim.runtime.asyncio_node import AsyncioNode
 from psirp_sim.runtime.sqlite_storage import StorageError
-from psirp_sim.runtime.udp import UdpNode
-from psph import admin, admin_token
 from psph.configuration import NodeConfiguration
 from psph.configuration.addresses import parse_address
-from psph.configuration.node import FabricConfiguration, LinkSettings
+from psph.configuration.node import FABRIC_ROLES
 from psph.errors import PsphError
-from psph.trace_writer import TraceWriter
-from traces import NullSink, TraceSink
+from psph.roles import fabric
+from psph.roles.process import Process
 
 _log = logging.getLogger(__name__)
 
@@ -49,66 +44,15 @@ async def serve(
 
 
 async def _start(configuration: NodeConfiguration, directory: Path, stack: AsyncExitStack) -> str:
-    fabric = configuration.fabric
-    if fabric is None or not configuration.node.roles:
+    roles = configuration.node.roles
+    if not roles:
         raise PsphError("the configuration names no role to run: set node.roles")
-    data = directory / configuration.node.data
-    data.mkdir(parents=True, exist_ok=True)
-    trace = _trace_sink(configuration, directory, stack)
-    node = _make_node(configuration, fabric, data, trace)
-    node.power_safe = configuration.node.power_safe
-    await stack.enter_async_context(node)
-    if isinstance(node, UdpNode):
-        for link in fabric.link:
-            assert link.address is not None
-            node.add_link(link.name, parse_address(link.address), **_mtu(link))
-        for name, server in fabric.rendezvous_links().items():
-            node.add_link(name, server)
-    settings = fabric.settings(
-        configuration.rendezvous.settings(), configuration.publications.settings()
-    )
-    roles = [role for role in configuration.node.roles if role != "forwarder"]
-    core = node.run(
-        lambda env: FabricNode(env, settings, roles=roles, domain=configuration.node.domain)
-    )
-    assert isinstance(core, FabricNode)
-    if isinstance(node, UdpNode) and fabric.accept_links:
-        node.accept_links(Admission(core, fabric.accept_links))
-    app = admin.create_app(node, core, admin_token.keep(data))
-    return await _serve_admin(app, configuration.node.admin, stack)
-
-
-def _make_node(
-    configuration: NodeConfiguration, fabric: FabricConfiguration, data: Path, trace: TraceSink
-) -> AsyncioNode:
-    name, storage = configuration.node.name, data / "fabric.sqlite"
-    if fabric.ethernet:
-        from psirp_sim.runtime.ethernet import EthernetNode
-
-        ethernet = EthernetNode(name, storage=storage, trace=trace)
-        for link in fabric.link:
-            assert link.interface is not None
-            assert link.mac is not None
-            ethernet.add_link(link.name, link.interface, link.mac, **_mtu(link))
-        return ethernet
-    assert fabric.listen is not None
-    return UdpNode(name, parse_address(fabric.listen), storage=storage, trace=trace)
-
-
-def _mtu(link: LinkSettings) -> dict[str, int]:
-    """Only where it is configured: each kind of link has a default of its own."""
-    return {} if link.mtu is None else {"mtu": link.mtu}
-
-
-def _trace_sink(
-    configuration: NodeConfiguration, directory: Path, stack: AsyncExitStack
-) -> TraceSink:
-    settings = configuration.traces
-    if settings.directory is None:
-        return NullSink()
-    node = configuration.node
-    writer = TraceWriter(directory / settings.directory, node.name, node.domain, settings)
-    return stack.enter_context(writer)
+    process = Process(configuration, directory, stack)
+    # In this order, because a role asks those before it.
+    if FABRIC_ROLES.intersection(roles):
+        assert configuration.fabric is not None
+        await fabric.start(process, configuration.fabric)
+    return await _serve_admin(process.app, configuration.node.admin, stack)
 
 
 async def _serve_admin(app: web.Application, listen: str, stack: AsyncExitStack) -> str:

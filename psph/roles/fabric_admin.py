@@ -1,4 +1,4 @@
-"""What a running node tells those who run it, over HTTP: health, metrics, status, captures.
+"""What a node of the fabric tells those who run it, over HTTP: metrics, status, captures.
 
 It listens on the loopback interface unless configured otherwise, and says nothing secret; but a
 capture shows what passes the node, so the port is for operators only. What changes something needs
@@ -13,38 +13,32 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from psirp_sim.node import FabricNode
 from psirp_sim.rendezvous.server import RendezvousServer
 from psirp_sim.runtime.asyncio_node import AsyncioNode
 from psirp_sim.runtime.pcap import PcapWriter
-from psph import __version__, admin_token
+from psph.roles.process import PROCESS, Process
 
 NODE: web.AppKey[AsyncioNode] = web.AppKey("node", AsyncioNode)
 CORE: web.AppKey[FabricNode] = web.AppKey("core", FabricNode)
-TOKEN: web.AppKey[str] = web.AppKey("token", str)
-METRICS: web.AppKey[CollectorRegistry] = web.AppKey("metrics", CollectorRegistry)
 
 CAPTURE_QUEUE = 4 << 20
 """Bytes of a capture that may wait for its reader; packets beyond that are left out."""
 
 
-def create_app(node: AsyncioNode, core: FabricNode, token: str) -> web.Application:
-    """The application of one fabric node."""
-    app = web.Application()
-    app[NODE], app[CORE], app[TOKEN] = node, core, token
-    registry = app[METRICS] = CollectorRegistry()
-    registry.register(FabricCollector(node, core))
-    app.router.add_get("/healthz", healthz)
-    app.router.add_get("/metrics", metrics)
+def add(process: Process, node: AsyncioNode, core: FabricNode) -> None:
+    """Show a node of the fabric at the admin port of its process."""
+    app = process.app
+    app[NODE], app[CORE] = node, core
+    process.metrics.register(FabricCollector(node, core))
+    process.health["fabric"] = lambda: "" if core.begun else "starting"
     app.router.add_get("/fabric/status", status)
     app.router.add_get("/fabric/capture", capture)
     app.router.add_post("/rendezvous/drain", drain)
     app.router.add_post("/rendezvous/rejoin", rejoin)
     app.router.add_post("/rendezvous/remove/{server}", remove)
-    return app
 
 
 class FabricCollector:
@@ -99,23 +93,6 @@ class FabricCollector:
         yield requests
 
 
-async def healthz(request: web.Request) -> web.Response:
-    """200 once the node has taken up its work."""
-    begun = request.app[CORE].begun
-    return web.json_response(
-        {"status": "ok" if begun else "starting", "version": __version__},
-        status=200 if begun else 503,
-    )
-
-
-async def metrics(request: web.Request) -> web.Response:
-    """Prometheus text format."""
-    return web.Response(
-        body=generate_latest(request.app[METRICS]),
-        headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
-    )
-
-
 async def status(request: web.Request) -> web.Response:
     """What `psph fabric status` shows."""
     core, node = request.app[CORE], request.app[NODE]
@@ -128,8 +105,7 @@ async def status(request: web.Request) -> web.Response:
 
 def _server(request: web.Request) -> RendezvousServer:
     """The rendezvous server an operator wants to change."""
-    if not admin_token.shown(request.headers.get("Authorization", ""), request.app[TOKEN]):
-        raise web.HTTPUnauthorized(text="this needs the node's admin token\n")
+    request.app[PROCESS].check_token(request)
     server = request.app[CORE].server
     if server is None:
         raise web.HTTPConflict(text="this node is no rendezvous server\n")
