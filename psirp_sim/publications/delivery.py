@@ -52,6 +52,8 @@ class Cursor:
     reset: Reset | None = None
     """To be told before anything else."""
     in_hand: deque[InHand] = field(default_factory=deque)
+    base: int = 0
+    """The version that was the latest when it began; 0 where it goes on."""
     ready: bool = True
     """Of a durable subscription: whether a crash from now on would not make it begin anew."""
 
@@ -93,6 +95,8 @@ class Subscription:
         self.cursors: dict[Stream, Cursor] = {}
         self.refused: Callable[[Code], None] = lambda code: None
         """Called when the rendezvous does not let it listen."""
+        self.began: Callable[[], None] = lambda: None
+        """Called when it follows another stream."""
         self.closed = False
         self._events = self._bytes = 0
         """In hand."""
@@ -106,6 +110,11 @@ class Subscription:
     def in_hand(self) -> int:
         """Events that the listener is not done with."""
         return self._events
+
+    def has_begun(self, rid: bytes, publisher: bytes) -> bool:
+        """Whether the publisher knows of it, and it is done with what was there before."""
+        cursor = self.cursors.get((rid, publisher))
+        return cursor is not None and cursor.next > cursor.base and not cursor.in_hand
 
     def wants(self, sid: bytes, rid: bytes) -> bool:
         """Whether the item is one of those it listens to."""
@@ -128,11 +137,12 @@ class Subscription:
         if cursor is None:
             after = self._after.pop(stream, None)
             if after is None:
-                cursor = Cursor(reception.epoch, max(1, base))
+                cursor = Cursor(reception.epoch, max(1, base), base=base)
                 self._store_beginning(cursor, reception)
             else:
                 cursor = Cursor(after[0], after[1] + 1, after)
             self.cursors[stream] = cursor
+            self._env.call_later(0, self.began)
         if cursor.epoch < reception.epoch:
             self._begin_epoch(cursor, reception)
 

@@ -99,6 +99,7 @@ class Subscriber:
         guest: bool = False,
         key: Ed25519PrivateKey | None = None,
         refused: Done = lambda code: None,
+        began: Callable[[], None] = lambda: None,
     ) -> Subscription:
         """Listen to an item, or to all of a scope when `rid` is empty.
 
@@ -107,7 +108,7 @@ class Subscriber:
         goes on where an earlier life of this node was done. With `by_hand` the listener is done
         with an event when `Subscription.done` is called, otherwise when it returns. `name` is
         what traces call the subscriber. `refused` is called when the rendezvous says no, now or
-        later.
+        later; `began` when a publisher knows of the subscription.
         """
         if durable is not None and not (0 < len(durable.encode()) <= 64 and "\0" not in durable):
             raise ValueError("the name of a durable subscription has 1 to 64 bytes")
@@ -131,7 +132,7 @@ class Subscriber:
             progress=self._progress,
             delivered=self._delivered,
         )
-        subscription.refused = refused
+        subscription.refused, subscription.began = refused, began
         if interest.allowed:
             # Its cursors begin now; its listener is called when it has its subscription.
             for reception in self._receptions_for(subscription):

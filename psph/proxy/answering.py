@@ -1,0 +1,201 @@
+"""Recursive subscriptions, the side that answers: what other proxies want of our hosts.
+
+We listen to the channel of every zone that a host of ours is in. Each proxy that asks there is a
+subscriber of the Control Function for as long as its lease lasts. What is asked for and not ours is
+left to the other proxies of the zone; what is ours and stays at home is refused with a reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from identifiers import InvalidTopic, PublisherId, Topic, ZoneChannel, identify, zone_channel
+from identifiers.zones import zone_of_host
+from psirp_sim.client import Client
+from psirp_sim.publications.errors import NotPublished
+from psirp_sim.publications.events import Event, Update
+from psirp_sim.runtime.durations import SECOND
+from psirp_sim.runtime.environment import Environment, Timer
+from psph.proxy.control import Control, Side
+from psph.proxy.messages import Answer, Answers, MalformedMessage, Requests, encode, read_requests
+from psph.proxy.settings import ProxySettings
+
+
+@dataclass(slots=True, eq=False)
+class Asker:
+    """A proxy that asks on a channel."""
+
+    publisher: PublisherId
+    name: str
+    """As a subscriber of the Control Function."""
+    channel: ZoneChannel
+    reply: bytes
+    topics: dict[str, str] = field(default_factory=dict)
+    """Those of our hosts that it asks for, and why one is refused."""
+    said: Answers | None = None
+    """What it was answered last."""
+    timer: Timer | None = None
+    """Until it is answered."""
+    end: Timer | None = None
+    """Of its lease."""
+
+
+class Answering:
+    """All proxies that ask for topics of ours."""
+
+    def __init__(
+        self,
+        env: Environment,
+        settings: ProxySettings,
+        client: Client,
+        control: Control,
+        counters: Counter[str],
+        publisher_of: Callable[[str], PublisherId | None],
+    ) -> None:
+        """`publisher_of` is who publishes a topic of ours, once it is there to be had."""
+        self._env = env
+        self._settings = settings
+        self._client = client
+        self._control = control
+        self._counters = counters
+        self._publisher_of = publisher_of
+        self._askers: dict[tuple[str, PublisherId], Asker] = {}
+        """By zone and proxy."""
+
+    def start(self) -> None:
+        """Listen on the channels of our zones."""
+        for zone in sorted({zone_of_host(host) for host in self._settings.hosts}):
+            channel = zone_channel(zone)
+            if channel is not None:
+                self._client.subscribe(
+                    channel.sid.raw,
+                    channel.rid.raw,
+                    partial(self._heard, zone, channel),
+                    name="requests",
+                )
+
+    def changed(self, topic: str) -> None:
+        """A topic of ours can be had now, or no longer."""
+        for asker in self._askers.values():
+            if topic in asker.topics:
+                self._answer_soon(asker)
+
+    # Requests
+
+    def _heard(self, zone: str, channel: ZoneChannel, event: Event) -> None:
+        if not isinstance(event, Update):
+            return
+        try:
+            requests = read_requests(event.content)
+        except MalformedMessage:
+            self._counters["malformed_requests"] += 1
+            return
+        key, name = (zone, event.publisher), f"proxy {event.publisher} for {zone}"
+        asker = self._askers.get(key)
+        reply = bytes.fromhex(requests.reply)
+        if asker is not None and asker.reply != reply:
+            self._dismiss(key, asker, keep=requests.topics)
+            asker = None
+        if asker is None:
+            if not requests.topics:
+                self._leave_out(name, {})
+                return
+            asker = self._askers[key] = Asker(event.publisher, name, channel, reply)
+        self._take(asker, zone, requests)
+        if not asker.topics:
+            self._dismiss(key, asker)
+        else:
+            self._answer_soon(asker)
+
+    def _take(self, asker: Asker, zone: str, requests: Requests) -> None:
+        lease = int(requests.lease * SECOND)
+        until = self._env.wall() + lease
+        if asker.end is not None:
+            asker.end.cancel()
+        asker.end = self._env.call_later(lease, self._end, zone, asker)
+        asker.topics = {}
+        for text in requests.topics:
+            topic = self._ours(text, zone)
+            if topic is None:
+                continue
+            asker.topics[topic.canonical] = reason = self._refusal(topic, asker)
+            if not reason:
+                self._control.want(Side.FABRIC, topic.canonical, asker.name, until)
+        self._leave_out(asker.name, asker.topics)
+
+    def _leave_out(self, name: str, topics: dict[str, str]) -> None:
+        """End the wishes of a proxy for what it does not ask for any more, or was refused."""
+        for topic in list(self._control.wishes_of(Side.FABRIC, name)):
+            if topics.get(topic) != "":
+                self._control.leave(Side.FABRIC, topic, name)
+
+    def _ours(self, text: str, zone: str) -> Topic | None:
+        try:
+            topic = identify(text)
+        except InvalidTopic:
+            return None
+        if topic.zone != zone or not self._settings.serves(topic.host):
+            return None
+        return topic
+
+    def _refusal(self, topic: Topic, asker: Asker) -> str:
+        if self._settings.refuses(topic.canonical):
+            self._counters["requests_refused"] += 1
+            return "this topic stays at home"
+        if not topic.canonical.startswith(("http:", "https:")):
+            return ""  # natively published: nothing to follow, and nothing to refuse
+        if len(asker.topics) >= self._settings.most_requested:
+            self._counters["requests_refused"] += 1
+            return f"one proxy may ask for {self._settings.most_requested} topics here"
+        return ""
+
+    def _end(self, zone: str, asker: Asker) -> None:
+        """Its lease is over: it died, or cannot be heard."""
+        self._dismiss((zone, asker.publisher), asker)
+
+    # Answers
+
+    def _answer_soon(self, asker: Asker) -> None:
+        if asker.timer is None:
+            asker.timer = self._env.call_later(self._settings.gather, self._answer, asker)
+
+    def _answer(self, asker: Asker) -> None:
+        asker.timer = None
+        answers: dict[str, Answer] = {}
+        for topic, reason in asker.topics.items():
+            publisher = self._publisher_of(topic)
+            if reason:
+                answers[topic] = Answer(refused=reason)
+            elif publisher is not None:
+                answers[topic] = Answer(publisher=publisher.raw.hex())
+        self._say(asker, Answers(answers))
+
+    def _say(self, asker: Asker, answers: Answers) -> None:
+        if answers == asker.said:
+            return
+        try:
+            self._client.publish(
+                asker.channel.sid.raw, asker.reply, encode(answers), {"kind": "answers"}
+            )
+        except NotPublished as error:
+            self._env.log("answers cannot be published", error=str(error))
+            asker.timer = self._env.call_later(self._settings.retry, self._answer, asker)
+            return
+        asker.said = answers
+        self._counters["answers_sent"] += 1
+
+    def _dismiss(
+        self, key: tuple[str, PublisherId], asker: Asker, keep: list[str] | None = None
+    ) -> None:
+        """It asks for nothing any more, or wants to be answered elsewhere."""
+        del self._askers[key]
+        for timer in (asker.timer, asker.end):
+            if timer is not None:
+                timer.cancel()
+        if not keep:
+            self._leave_out(asker.name, {})
+        if asker.said is not None:
+            self._client.withdraw(asker.channel.sid.raw, asker.reply)

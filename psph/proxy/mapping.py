@@ -1,0 +1,140 @@
+"""The Mapping/Conversion Function: from a topic to <SId, RId> and back, believing nobody.
+
+A publication names the topic it is a version of. That name is checked against the ids under which
+it came, so nobody can publish one topic under the ids of another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping as Map
+from typing import Protocol
+
+from pybloom_live import BloomFilter
+
+from identifiers import InvalidTopic, RendezvousId, ScopeId, Topic, identify
+from psirp_sim.publications.events import Update
+from psirp_sim.publications.tracing import TRACE_ID
+from psph.proxy.ports import WebUpdate
+
+TOPIC = "topic"
+CONTENT_TYPE = "content-type"
+PUBLISHED = "published"
+"""Present in the metadata of content that its publisher sent; what was fetched lacks it."""
+DEFAULT_TYPE = "application/octet-stream"
+
+Item = tuple[bytes, bytes]
+
+
+class Registry(Protocol):
+    """Remembers which topics there are ids of; `psph.registry` does so durably."""
+
+    def add(self, topic: str, /) -> Topic: ...
+    def topic_of(self, sid: ScopeId, rid: RendezvousId, /) -> str | None: ...
+
+
+class Refused(Exception):
+    """A publication that is not what it says; the message is a word for the counters."""
+
+
+class Mapping:
+    """The topics that are active at this proxy, and what is wrong with what comes."""
+
+    def __init__(self, registry: Registry, counters: Counter[str], accept_unsigned: bool) -> None:
+        self._registry = registry
+        self._counters = counters
+        self._accept_unsigned = accept_unsigned
+        self.active: dict[Item, Topic] = {}
+        self._uses: Counter[Item] = Counter()
+        self._in_zone: Counter[bytes] = Counter()
+        self._zones: dict[bytes, str] = {}
+        self._summary: BloomFilter | None = None
+
+    # From the web to the fabric
+
+    def activate(self, canonical: str) -> Topic:
+        """The topic with its ids; it is remembered, so that there is a way back.
+
+        It is active until it was deactivated as often.
+        """
+        topic = self._registry.add(canonical)
+        item = (topic.sid.raw, topic.rid.raw)
+        self._uses[item] += 1
+        if item not in self.active:
+            self.active[item] = topic
+            self._in_zone[topic.sid.raw] += 1
+            self._zones[topic.sid.raw] = topic.zone
+            self._summary = None
+        return topic
+
+    def deactivate(self, topic: Topic) -> None:
+        """Somebody here has to do with it no longer."""
+        item = (topic.sid.raw, topic.rid.raw)
+        self._uses[item] -= 1
+        if not self._uses[item]:
+            del self._uses[item], self.active[item]
+            self._in_zone[topic.sid.raw] -= 1
+            if not self._in_zone[topic.sid.raw]:
+                del self._in_zone[topic.sid.raw], self._zones[topic.sid.raw]
+            self._summary = None
+
+    def zone_of(self, sid: bytes) -> str | None:
+        """The zone of a scope that an active topic is in."""
+        return self._zones.get(sid)
+
+    @staticmethod
+    def describe(update: WebUpdate) -> dict[str, str]:
+        """What goes with the content, so that the other side can make the same update of it."""
+        described = {
+            TOPIC: update.topic,
+            CONTENT_TYPE: update.content_type,
+            TRACE_ID: update.trace_id,
+        }
+        if update.published:
+            described[PUBLISHED] = "1"
+        return described
+
+    # From the fabric to the web
+
+    def convert(self, update: Update) -> WebUpdate | None:
+        """The update of a topic; None, and counted, when it is not what it says it is."""
+        try:
+            return self._convert(update)
+        except Refused as refusal:
+            self._counters[str(refusal)] += 1
+            return None
+
+    def _convert(self, update: Update) -> WebUpdate:
+        if not (update.signed or self._accept_unsigned):
+            raise Refused("unsigned")
+        metadata: Map[str, str] = update.metadata
+        try:
+            topic = identify(metadata.get(TOPIC, ""))
+        except InvalidTopic:
+            raise Refused("no_topic") from None
+        if (topic.sid.raw, topic.rid.raw) != (update.sid, update.rid):
+            raise Refused("wrong_topic")
+        return WebUpdate(
+            topic.canonical,
+            update.position,
+            metadata.get(CONTENT_TYPE, DEFAULT_TYPE),
+            update.content,
+            metadata.get(TRACE_ID, ""),
+            PUBLISHED in metadata,
+        )
+
+    # The summary
+
+    @property
+    def summary(self) -> BloomFilter:
+        """A Bloom filter of the active topics, which may be handed to others: it says "no" for
+        sure and "yes" but for one in a thousand."""
+        if self._summary is None:
+            self._summary = BloomFilter(capacity=max(64, len(self.active)), error_rate=0.001)
+            for sid, rid in self.active:
+                self._summary.add(sid + rid)
+        return self._summary
+
+    def may_be_active(self, sid: bytes, rid: bytes) -> bool:
+        """What the summary says of a topic."""
+        return sid + rid in self.summary

@@ -1,0 +1,169 @@
+"""The proxy: its functions put together, and their places in the flow of an update.
+
+Out of this domain: `recorded` (the hub has a version) -> `origin` -> `mapping` -> the fabric.
+Into it: the fabric -> `inflow` -> `mapping` -> `Web.deliver` (the hub records it). Who wants what
+is in `control`; `asking` and `answering` carry wishes from the proxy of a reader to that of the
+website.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from identifiers import Topic
+from identifiers.zones import zone_of_host
+from psirp_sim.node import FabricNode
+from psirp_sim.publications.envelope import Keys
+from psirp_sim.runtime.durations import MILLISECOND
+from psirp_sim.runtime.environment import Environment
+from psph.proxy.answering import Answering
+from psph.proxy.asking import Asking
+from psph.proxy.control import Control, Side
+from psph.proxy.inflow import Inflow, Ready
+from psph.proxy.mapping import Mapping, Registry
+from psph.proxy.messages import Answer
+from psph.proxy.origin import Origin
+from psph.proxy.ports import Directory, Web, WebUpdate
+from psph.proxy.settings import ProxySettings
+
+SHORTLY = 20 * MILLISECOND
+
+
+class Proxy:
+    """A core that lives on a node of the fabric, beside its client."""
+
+    def __init__(
+        self,
+        env: Environment,
+        settings: ProxySettings,
+        node: FabricNode,
+        registry: Registry,
+        directory: Directory,
+        web: Web,
+    ) -> None:
+        self.env = env
+        self.settings = settings
+        self.node = node
+        self.web = web
+        self.directory = directory
+        self.counters: Counter[str] = Counter()
+        self.mapping = Mapping(registry, self.counters, settings.accept_unsigned)
+        self.control = Control(env, self._wish_changed)
+        self.begun = False
+        """Whether the node has, and everything of an earlier life was taken up."""
+        self._own_zones = {zone_of_host(host) for host in settings.hosts}
+        self._own_keys: Keys = (
+            () if settings.key is None else (settings.key.public_key().public_bytes_raw(),)
+        )
+
+    def start(self) -> None:
+        """As soon as the node has a life of its own."""
+        if not self.node.begun:
+            self.env.call_later(SHORTLY, self.start)
+            return
+        client = self.node.client
+        client.keys_of = self.keys_of
+        shared = (self.env, self.settings, client)
+        self.asking = Asking(*shared, self.counters, self._answered)
+        self.inflow = Inflow(
+            *shared, self.mapping, self.directory, self.web, self.asking, self.counters
+        )
+        self.origin = Origin(
+            *shared,
+            self.node.rendezvous.writers,
+            self.mapping,
+            self.web,
+            self.counters,
+            self._own_changed,
+        )
+        self.answering = Answering(*shared, self.control, self.counters, self.origin.publisher_of)
+        self.begun = True
+        self.control.load()
+        for side in Side:
+            for topic in self.control.topics(side):
+                self._wish_changed(side, topic, True)
+        self.answering.start()
+
+    # What facades say
+
+    def want(self, topic: Topic, subscriber: str, until: int | None) -> None:
+        """Somebody on the web wants a topic; `until` is the end of the lease, by the wall clock."""
+        self.control.want(Side.WEB, topic.canonical, subscriber, until)
+
+    def leave(self, topic: Topic, subscriber: str) -> None:
+        """That one does no longer."""
+        self.control.leave(Side.WEB, topic.canonical, subscriber)
+
+    def confirmed(self) -> None:
+        """All wishes of the web were said again after a start."""
+        self.control.confirmed(Side.WEB)
+
+    def when_ready(self, topic: Topic, ready: Ready) -> None:
+        """Call back once it is decided how a topic that is wanted comes here."""
+        self.inflow.when_ready(topic.canonical, ready)
+
+    def brings(self, topic: Topic) -> str | None:
+        """In words, how the fabric brings a topic; None when the hub has to see for itself."""
+        return self.inflow.brings(topic.canonical, topic.host) if self.begun else None
+
+    def recorded(self, update: WebUpdate) -> None:
+        """The hub has a new version of a topic."""
+        if self.begun:
+            self.origin.recorded(update)
+
+    # What the directory says
+
+    def zone_changed(self, zone: str) -> None:
+        """More is known of a zone, or something else."""
+        if self.begun:
+            self.inflow.zone_changed(zone)
+
+    def keys_of(self, sid: bytes) -> Keys | None:
+        """The keys of the zone that a scope is of; None while they are not known."""
+        zone = self.mapping.zone_of(sid)
+        if zone is None:
+            return ()  # of a channel: proxies ask each other unsigned, within the fabric
+        known = self.directory.look_up(zone)
+        if zone in self._own_zones:
+            # The other proxies of the zone may use the key that ours replaces.
+            return (*self._own_keys, *(known.keys if known is not None else ()))
+        return None if known is None else known.keys
+
+    # What its own functions say
+
+    def _wish_changed(self, side: Side, topic: str, wanted: bool) -> None:
+        if not self.begun:
+            return  # `start` takes it up
+        function = self.inflow if side is Side.WEB else self.origin
+        if wanted:
+            function.want(topic)
+        else:
+            function.unwant(topic)
+
+    def _answered(self, topic: str, answer: Answer | None) -> None:
+        self.inflow.answered(topic, answer)
+
+    def _own_changed(self, topic: str) -> None:
+        self.answering.changed(topic)
+
+    def status(self) -> dict[str, object]:
+        """For the diagnostics."""
+        if not self.begun:
+            return {"state": "starting"}
+        return {
+            "state": "running",
+            "wishes": len(self.control),
+            "wanted_here": {
+                each.topic.canonical: {"state": str(each.state), "note": each.note}
+                for each in list(self.inflow.topics.values())[:1_000]
+            },
+            "published": {
+                each.topic.canonical: {
+                    "open": each.open,
+                    "writer": each.lease is not None and each.lease.held,
+                    "last": None if each.last is None else str(each.last),
+                }
+                for each in list(self.origin.topics.values())[:1_000]
+            },
+            "counters": dict(self.counters),
+        }

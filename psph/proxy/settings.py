@@ -1,0 +1,45 @@
+"""How a proxy serves its domain, and how patient it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from psirp_sim.runtime.durations import MILLISECOND, SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """Times in nanoseconds."""
+
+    hosts: tuple[str, ...]
+    """Whose topics it publishes into the fabric, subdomains included."""
+    key: Ed25519PrivateKey | None = None
+    """Of the zone of these hosts: signs what is published."""
+    refused: tuple[str, ...] = ()
+    """Beginnings of canonical topics that stay at home."""
+    accept_unsigned: bool = True
+    """Whether publications of zones without a key are taken."""
+    request_lease: int = 60 * SECOND
+    """How long another proxy goes on publishing for us when it does not hear of us; the requests
+    are made again every third of it."""
+    linger: int = 5 * SECOND
+    """How long a chain outlives its last reader, who may be back soon."""
+    announce: int = 3_600 * SECOND
+    """How long after an update a topic of ours is offered to the fabric though nobody asked."""
+    most_announced: int = 1_000
+    most_requested: int = 10_000
+    """Topics that one other proxy may ask for in a zone, or this one asks for."""
+    retry: int = SECOND
+    """After which what the fabric did not take is tried again."""
+    gather: int = 5 * MILLISECOND
+    """Requests and answers that change within it go out together."""
+
+    def serves(self, host: str) -> bool:
+        """Whether topics of this host are ours to publish."""
+        return any(host == own or host.endswith(f".{own}") for own in self.hosts)
+
+    def refuses(self, canonical: str) -> bool:
+        """Whether the topic stays at home."""
+        return any(canonical.startswith(each) for each in self.refused)

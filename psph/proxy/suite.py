@@ -1,0 +1,452 @@
+"""The fault schedules of the proxy: websites in some domains, readers in others, whatever fails.
+
+Two or three domains with a proxy each, sometimes two proxies that answer for different hosts of one
+domain; forwarding nodes, two rendezvous servers, two topology managers. Websites ping their hub or
+are only followed by it; readers come and go; somebody with a stranger's key, or with another
+topic's name, publishes what they must not. Nodes crash and stand still, links are cut and storm.
+
+What must hold:
+
+* **safety**: a hub records every stream without a hole, in order and once, with the bytes and the
+  trace id that it was published with; nothing that was forged; and who was told that a topic is
+  ready misses nothing that is published from then on;
+* **liveness**: soon after the last fault every hub has the latest version of what is wanted there,
+  who asked for what stays at home was refused, and what nobody wants is published by nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from identifiers import Position, identify
+from psirp_sim.node import FabricNode
+from psirp_sim.publications.errors import NotPublished
+from psirp_sim.publications.settings import PublicationSettings
+from psirp_sim.rendezvous.server import ROLE as RENDEZVOUS
+from psirp_sim.rendezvous.suite import SETTINGS as RENDEZVOUS_SETTINGS
+from psirp_sim.runtime.durations import MICROSECOND, MILLISECOND, SECOND
+from psirp_sim.runtime.environment import Environment
+from psirp_sim.runtime.schedules import (
+    FaultKind,
+    InvariantViolated,
+    Trial,
+    network_faults,
+    node_faults,
+)
+from psirp_sim.runtime.simulator import Clock, Independent, LinkProfile, Simulator, Uniform, stream
+from psirp_sim.settings import FabricSettings
+from psirp_sim.wire.sealing import FabricKeys
+from psph.proxy.inflow import State
+from psph.proxy.mapping import CONTENT_TYPE, TOPIC
+from psph.proxy.model import (
+    ModelDirectory,
+    ModelHub,
+    ModelRegistry,
+    Site,
+    publisher_of_hub,
+)
+from psph.proxy.ports import WebUpdate, Zone
+from psph.proxy.proxy import Proxy
+from psph.proxy.settings import ProxySettings
+
+LOOKING = 100 * MILLISECOND
+FORGED = b"forged"
+Streams = dict[tuple[str, bytes], list[Position]]
+
+
+@dataclass(slots=True, eq=False)
+class Reading:
+    """Somebody who reads a topic at a proxy; it outlives a crash, as a person does."""
+
+    topic: str
+    leased: bool
+    """A callback, which the proxy remembers; a browser comes back by itself."""
+    wanted: bool = True
+    ready_at: dict[bytes, int] = field(default_factory=dict)
+    """The version of each hub's stream that had been published when it was told to be ready."""
+    refused: str = ""
+
+
+class ProxyPeer:
+    """A core: a node of the fabric with a proxy and a hub on it."""
+
+    def __init__(self, env: Environment, trial: ProxyTrial) -> None:
+        self.env = env
+        self.trial = trial
+        self.node = FabricNode(env, trial.fabric, domain=env.node)
+        self.hub = ModelHub(env, trial.sites[env.node], self._recorded)
+        directory = ModelDirectory(env, trial.zones, trial.dns_delay)
+        self.proxy = trial.proxy(
+            env, trial.proxies[env.node], self.node, ModelRegistry(), directory, self.hub
+        )
+        directory.changed = self.proxy.zone_changed
+        self.hub.listener = self.proxy.recorded
+        self._reading: set[Reading] = set()
+
+    def start(self) -> None:
+        for updates in self.hub.updates.values():
+            for update in updates:  # some were written down just before a crash
+                self._recorded(update)
+        self.node.start()
+        self.proxy.start()
+        self.env.call_later(LOOKING, self._look)
+
+    def receive(self, link: str, packet: bytes) -> None:
+        self.node.receive(link, packet)
+
+    def stop(self) -> None:
+        self.node.stop()
+
+    def _look(self) -> None:
+        """Readers come and go, and the hub looks after what it follows."""
+        if self.proxy.begun:
+            for reading in self.trial.readings[self.env.node]:
+                self._read(reading)
+            self.proxy.confirmed()
+            for site in self.trial.sites[self.env.node]:
+                if site.topic in self.hub.kept:
+                    self.hub.look(site.topic)
+        self.env.call_later(LOOKING, self._look)
+
+    def _read(self, reading: Reading) -> None:
+        topic = identify(reading.topic)
+        if reading.wanted and reading not in self._reading:
+            self._reading.add(reading)
+            name = f"reader {self.trial.readings[self.env.node].index(reading)}"
+            until = self.env.wall() + 3_600 * SECOND if reading.leased else None
+            self.proxy.want(topic, name, until)
+            self.proxy.when_ready(topic, lambda state, note: self._ready(reading, state, note))
+        elif not reading.wanted and reading in self._reading:
+            self._reading.discard(reading)
+            name = f"reader {self.trial.readings[self.env.node].index(reading)}"
+            self.proxy.leave(topic, name)
+
+    def _ready(self, reading: Reading, state: State, note: str) -> None:
+        if state is State.REFUSED:
+            reading.refused = note
+        if state is State.READY and reading.wanted:
+            self.trial.told_ready(self.env.node, reading)
+
+    def _recorded(self, update: WebUpdate) -> None:
+        self.trial.recorded(self.env.node, update)
+
+
+class Forger:
+    """A core: a node of the fabric whose user publishes what is not theirs."""
+
+    def __init__(self, env: Environment, trial: ProxyTrial) -> None:
+        self.env = env
+        self.trial = trial
+        self.node = FabricNode(env, trial.fabric, domain="forger")
+        self._key = Ed25519PrivateKey.from_private_bytes(b"f" * 32)
+
+    def start(self) -> None:
+        self.node.start()
+        self.env.call_later(SECOND, self._forge)
+
+    def receive(self, link: str, packet: bytes) -> None:
+        self.node.receive(link, packet)
+
+    def stop(self) -> None:
+        self.node.stop()
+
+    def _forge(self) -> None:
+        self.env.call_later(SECOND, self._forge)
+        if not self.node.begun:
+            return
+        for sites in self.trial.sites.values():
+            for number, site in enumerate(sites):
+                topic = identify(site.topic)
+                item = (topic.sid.raw, topic.rid.raw)
+                right = number % 2 == 0
+                named = site.topic if right else site.topic + "/another"
+                key = self._key if right else self.trial.keys[topic.zone]
+                if item not in self.node.client.offers:
+                    self.node.client.offer(*item, key=key)
+                try:
+                    self.node.client.publish(
+                        *item, FORGED, {TOPIC: named, CONTENT_TYPE: "text/plain"}
+                    )
+                except NotPublished:
+                    continue
+
+
+class ProxyTrial:
+    """One world."""
+
+    duration = 8 * SECOND
+    patience = 60 * SECOND
+
+    def __init__(self, seed: int, proxy: type[Proxy]) -> None:
+        self.proxy = proxy
+        self.world = Simulator(seed)
+        self._random = stream(seed, "proxy trial")
+        self.wrong: str | None = None
+        self._looked = 0
+        self.sites: dict[str, list[Site]] = {}
+        self.readings: dict[str, list[Reading]] = {}
+        self.proxies: dict[str, ProxySettings] = {}
+        self.zones: dict[str, Zone] = {}
+        self.keys: dict[str, Ed25519PrivateKey] = {}
+        self.published: dict[tuple[str, Position], WebUpdate] = {}
+        """What entered at some hub, and was recorded there."""
+        self.latest: dict[tuple[str, bytes], Position] = {}
+        """Of each topic and hub."""
+        self.heard: dict[str, Streams] = {}
+        """What each hub has recorded of others."""
+        self._build()
+
+    def _build(self) -> None:
+        random = self._random
+        self._fabric = [f"n{number}" for number in range(random.choice([3, 4, 6]))]
+        self._servers = set(random.sample(self._fabric, 2))
+        self._managers = set(random.sample(self._fabric, 2))
+        self.dns_delay = random.choice([MILLISECOND, 300 * MILLISECOND, 2 * SECOND])
+        self.fabric = FabricSettings(
+            keys=FabricKeys("schedules"),
+            link_seed=self.world.seed.to_bytes(8),
+            hello_interval=500 * MILLISECOND,
+            rendezvous=replace(RENDEZVOUS_SETTINGS, members=tuple(sorted(self._servers))),
+            publications=PublicationSettings(longest_pause=SECOND, linger=3 * SECOND),
+        )
+        lossy = random.choice([0.0, 0.0, 0.02, 0.1])
+        for index, name in enumerate(self._fabric):
+            roles = ["topology"] if name in self._managers else []
+            roles += [RENDEZVOUS] if name in self._servers else []
+            self.world.add_node(
+                name, lambda env, roles=roles: FabricNode(env, self.fabric, roles=roles),
+                self._clock(),
+            )  # fmt: skip
+            self._connect(name, random.sample(self._fabric[:index], min(index, 2)), lossy)
+        for number in range(random.choice([2, 2, 3])):
+            self._add_domain(f"site-{'abc'[number]}.test", lossy)
+        if random.random() < 0.3:
+            self.world.add_node("forger", lambda env: Forger(env, self), self._clock())
+            self._connect("forger", random.sample(self._fabric, 1), lossy)
+        self._plan()
+        self.world.run_for(0)
+
+    def _clock(self) -> Clock:
+        random = self._random
+        return Clock(random.randint(-SECOND, SECOND), random.randint(-50_000, 50_000))
+
+    def _connect(self, name: str, peers: Sequence[str], lossy: float) -> None:
+        random = self._random
+        for peer in peers:
+            profile = LinkProfile(
+                delay=Uniform(200 * MICROSECOND, random.randint(1, 10) * MILLISECOND),
+                loss=Independent(random.choice([0.0, lossy])),
+                duplicate=random.choice([0.0, 0.05]),
+                reorder=random.choice([0.0, 0.1]),
+                reorder_by=50 * MILLISECOND,
+            )
+            self.world.add_link(name, peer, profile)
+
+    def _add_domain(self, zone: str, lossy: float) -> None:
+        random = self._random
+        key = self.keys[zone] = Ed25519PrivateKey.from_private_bytes(random.randbytes(32))
+        public = (key.public_key().public_bytes_raw(),)
+        self.zones[zone] = Zone(True, public)
+        hosts: list[tuple[str, ...]] = [(zone,)]
+        if random.random() < 0.3:
+            hosts = [(f"news.{zone}",), (f"blog.{zone}", f"shop.{zone}")]
+        for number, served in enumerate(hosts):
+            name = f"{zone.split('.')[0]}-{number}"
+            host = served[-1] if len(hosts) > 1 else f"news.{zone}"
+            self.proxies[name] = ProxySettings(
+                hosts=served,
+                key=key,
+                refused=(f"http://{host}/secret",),
+                request_lease=3 * SECOND,
+                linger=500 * MILLISECOND,
+                announce=random.choice([SECOND, 3 * SECOND]),
+                retry=200 * MILLISECOND,
+            )
+            self.sites[name] = [
+                Site(f"http://{host}/{page}", random.random() < 0.6)
+                for page in ("feed", "secret", "other")[: random.choice([1, 2, 3])]
+            ]
+            self.readings[name], self.heard[name] = [], {}
+            self.world.add_node(name, lambda env: ProxyPeer(env, self), self._clock())
+            self._connect(
+                name, random.sample(self._fabric, random.choice([1, 1, 2])), lossy
+            )
+
+    def _plan(self) -> None:
+        random, at = self._random, self.world.engine.at
+        for name, sites in self.sites.items():
+            for site in sites:
+                for _ in range(random.choice([0, 1, 5, 30])):
+                    at(random.randrange(self.duration), self._write, name, site)
+        everything = [site.topic for sites in self.sites.values() for site in sites]
+        for name in self.proxies:
+            for topic in random.sample(everything, random.randint(1, len(everything))):
+                reading = Reading(topic, random.random() < 0.5)
+                self.readings[name].append(reading)
+                if random.random() < 0.5:
+                    reading.wanted = False
+                    begins = random.randrange(self.duration)
+                    at(begins, self._set_wanted, reading, True)
+                    if random.random() < 0.5:
+                        ends = random.randrange(begins, self.duration)
+                        at(ends, self._set_wanted, reading, False)
+                        if random.random() < 0.5:
+                            again = random.randrange(ends, self.duration + SECOND)
+                            at(again, self._set_wanted, reading, True)
+
+    def _set_wanted(self, reading: Reading, wanted: bool) -> None:
+        reading.wanted = wanted
+        reading.ready_at.clear()
+
+    def _write(self, name: str, site: Site) -> None:
+        """A website has something new; its hub may be down."""
+        site.content = self._random.randbytes(8) * self._random.choice([1, 10, 1_000])
+        peer = self.peer(name)
+        if peer is not None and site.pings and not self.world.nodes[name].paused:
+            peer.hub.publish(site.topic, site.content, direct=self._random.random() < 0.5)
+
+    def peer(self, name: str) -> ProxyPeer | None:
+        """The core of a proxy that is up."""
+        node = self.world.nodes.get(name)
+        core = None if node is None or not node.up else node.core
+        return core if isinstance(core, ProxyPeer) else None
+
+    # What is told to the trial
+
+    def told_ready(self, name: str, reading: Reading) -> None:
+        """From now on nothing may be missed of what anybody publishes of the topic."""
+        for (topic, publisher), position in self.latest.items():
+            if topic == reading.topic:
+                reading.ready_at.setdefault(publisher, position.version)
+
+    def recorded(self, name: str, update: WebUpdate) -> None:
+        try:
+            self._recorded(name, update)
+        except InvariantViolated as violation:
+            self.wrong = f"{name}: {violation}"
+
+    def _recorded(self, name: str, update: WebUpdate) -> None:
+        position = update.position
+        if update.body == FORGED:
+            raise InvariantViolated(f"a forged version of {update.topic} was taken")
+        if position.publisher == publisher_of_hub(name):
+            self.published[update.topic, position] = update
+            key = (update.topic, position.publisher.raw)
+            self.latest[key] = max(position, self.latest.get(key, position))
+            return
+        known = self.heard[name].setdefault((update.topic, position.publisher.raw), [])
+        if position in known:
+            return  # told again after a crash
+        if self.published.get((update.topic, position)) != update:
+            raise InvariantViolated(f"{position} of {update.topic} is not what was published")
+        if known and not position.directly_follows(known[-1]):
+            raise InvariantViolated(f"{position} came after {known[-1]}")
+        if not known:
+            self._check_beginning(name, update)
+        known.append(position)
+
+    def _check_beginning(self, name: str, update: WebUpdate) -> None:
+        for reading in self.readings[name]:
+            ready = reading.ready_at.get(update.position.publisher.raw)
+            if reading.topic == update.topic and reading.wanted and ready is not None:
+                if update.position.version > ready + 1:
+                    raise InvariantViolated(
+                        f"{update.topic} begins with {update.position}, and it was ready at {ready}"
+                    )
+
+    # What goes wrong
+
+    def faults(self) -> Sequence[FaultKind]:
+        crash, *other_ills = node_faults(self.world, self.world.nodes)
+        return [
+            crash,
+            *other_ills,
+            replace(crash, name="crash-of-a-proxy", targets=sorted(self.proxies)),
+            replace(
+                crash, name="crash-of-a-server", targets=sorted(self._servers | self._managers)
+            ),
+            *network_faults(self.world, self.world.channels),
+        ]
+
+    # What must hold
+
+    def check(self) -> None:
+        if self.wrong is not None:
+            raise InvariantViolated(self.wrong)
+
+    def settled(self) -> bool:
+        if self.world.now < self._looked + LOOKING:
+            return False
+        self._looked = self.world.now
+        return self._unsettled() is None
+
+    def finish(self) -> None:
+        unsettled = self._unsettled()
+        if unsettled is not None:
+            raise InvariantViolated(f"{unsettled}, and the faults are long over")
+
+    def _unsettled(self) -> str | None:
+        wanted: dict[str, set[str]] = {}
+        for name, readings in self.readings.items():
+            for reading in readings:
+                if reading.wanted:
+                    wanted.setdefault(reading.topic, set()).add(name)
+        for name, sites in self.sites.items():
+            for site in sites:
+                unsettled = self._site_unsettled(name, site, wanted.get(site.topic, set()))
+                if unsettled is not None:
+                    return unsettled
+        for name in self.readings:
+            peer = self.peer(name)
+            if peer is None or not peer.proxy.begun:
+                return f"{name} has not begun"
+            wished = {reading.topic for reading in self.readings[name] if reading.wanted}
+            if left := set(peer.proxy.inflow.topics) - wished:
+                return f"{name} still listens to {sorted(left)}"
+        return None
+
+    def _site_unsettled(self, name: str, site: Site, readers: set[str]) -> str | None:
+        origin = self.peer(name)
+        if origin is None or not origin.proxy.begun:
+            return f"{name} has not begun"
+        outside = readers - {name}
+        if self.proxies[name].refuses(site.topic):
+            return self._refusal_missing(site, outside)
+        if not outside:
+            if site.topic in origin.proxy.origin.topics or site.topic in origin.hub.kept:
+                return f"{name} still publishes {site.topic}"
+            return None
+        if not site.pings and site.content:
+            mine = origin.hub.updates.get(site.topic, [])
+            if not mine or mine[-1].body != site.content:
+                return f"{name} does not follow {site.topic}"
+        latest = self.latest.get((site.topic, origin.hub.publisher.raw))
+        for reader in sorted(outside):
+            heard = self.heard[reader].get((site.topic, origin.hub.publisher.raw), [])
+            if latest is not None and (not heard or heard[-1] != latest):
+                return f"{reader} has {heard[-1:]} of {site.topic}, and {name} {latest}"
+        return None
+
+    def _refusal_missing(self, site: Site, outside: set[str]) -> str | None:
+        for name in outside:
+            for reading in self.readings[name]:
+                if reading.topic == site.topic and reading.wanted and not reading.refused:
+                    return f"{name} was not told that {site.topic} is refused"
+        return None
+
+
+class ProxySuite:
+    """The suite `proxy`; a test gives it proxies with planted bugs."""
+
+    name = "proxy"
+    summary = "what websites publish reaches readers in other domains once, and forgeries do not"
+    most_faults = 8
+
+    def __init__(self, proxy: type[Proxy] = Proxy) -> None:
+        self._proxy = proxy
+
+    def trial(self, seed: int) -> Trial:
+        return ProxyTrial(seed, self._proxy)
