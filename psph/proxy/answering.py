@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from identifiers import InvalidTopic, PublisherId, Topic, ZoneChannel, identify, zone_channel
+from identifiers import InvalidTopic, PublisherId, ZoneChannel, identify, zone_channel
 from identifiers.zones import zone_of_host
 from psirp_sim.client import Client
 from psirp_sim.publications.errors import NotPublished
@@ -103,6 +103,9 @@ class Answering:
             if not requests.topics:
                 self._leave_out(name, {})
                 return
+            if len(self._askers) >= self._settings.most_proxies:
+                self._counters["proxies_left_out"] += 1
+                return
             asker = self._askers[key] = Asker(event.publisher, name, channel, reply)
         self._take(asker, zone, requests)
         if not asker.topics:
@@ -112,18 +115,20 @@ class Answering:
 
     def _take(self, asker: Asker, zone: str, requests: Requests) -> None:
         lease = int(requests.lease * SECOND)
-        until = self._env.wall() + lease
+        # In steps, so that a set that changes often is not written down anew every time.
+        step = max(1, lease // 3)
+        until = (self._env.wall() + lease) // step * step + step
         if asker.end is not None:
             asker.end.cancel()
         asker.end = self._env.call_later(lease, self._end, zone, asker)
-        asker.topics = {}
+        known, asker.topics = asker.topics, {}
         for text in requests.topics:
-            topic = self._ours(text, zone)
-            if topic is None:
+            canonical = text if text in known else self._ours(text, zone)
+            if canonical is None:
                 continue
-            asker.topics[topic.canonical] = reason = self._refusal(topic, asker)
+            asker.topics[canonical] = reason = self._refusal(canonical, asker)
             if not reason:
-                self._control.want(Side.FABRIC, topic.canonical, asker.name, until)
+                self._control.want(Side.FABRIC, canonical, asker.name, until)
         self._leave_out(asker.name, asker.topics)
 
     def _leave_out(self, name: str, topics: dict[str, str]) -> None:
@@ -132,25 +137,33 @@ class Answering:
             if topics.get(topic) != "":
                 self._control.leave(Side.FABRIC, topic, name)
 
-    def _ours(self, text: str, zone: str) -> Topic | None:
+    def _ours(self, text: str, zone: str) -> str | None:
+        """The topic, if it is one of our hosts'."""
+        if not any(host in text for host in self._settings.hosts):
+            return None  # proxies ask in canonical form, and identifying takes a while
         try:
             topic = identify(text)
         except InvalidTopic:
             return None
         if topic.zone != zone or not self._settings.serves(topic.host):
             return None
-        return topic
+        return topic.canonical
 
-    def _refusal(self, topic: Topic, asker: Asker) -> str:
-        if self._settings.refuses(topic.canonical):
-            self._counters["requests_refused"] += 1
-            return "this topic stays at home"
-        if not topic.canonical.startswith(("http:", "https:")):
-            return ""  # natively published: nothing to follow, and nothing to refuse
-        if len(asker.topics) >= self._settings.most_requested:
-            self._counters["requests_refused"] += 1
-            return f"one proxy may ask for {self._settings.most_requested} topics here"
-        return ""
+    def _refusal(self, topic: str, asker: Asker) -> str:
+        """Why it is not to be had; empty when it is."""
+        settings, control = self._settings, self._control
+        if settings.refuses(topic):
+            reason = "this topic stays at home"
+        elif topic not in asker.topics and len(asker.topics) >= settings.most_requested:
+            reason = f"one proxy may ask for {settings.most_requested} topics here"
+        elif control.count(Side.FABRIC) >= settings.most_wanted and not control.wanted(
+            Side.FABRIC, topic
+        ):
+            reason = f"other proxies may ask for {settings.most_wanted} topics here"
+        else:
+            return ""
+        self._counters["requests_refused"] += 1
+        return reason
 
     def _end(self, zone: str, asker: Asker) -> None:
         """Its lease is over: it died, or cannot be heard."""

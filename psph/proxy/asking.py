@@ -22,6 +22,8 @@ from psph.proxy.messages import Answer, MalformedMessage, Requests, encode, read
 from psph.proxy.settings import ProxySettings
 
 Answered = Callable[[str, Answer | None], None]
+MOST_ANSWERING = 64
+"""Proxies of one zone whose answers are kept."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +38,8 @@ class Asked:
     """By the proxy that answered."""
     subscription: Subscription | None = None
     timer: Timer | None = None
+    due: int = 0
+    """When that runs."""
     said_nothing: bool = False
     """Whether the last set was empty."""
 
@@ -65,12 +69,13 @@ class Asking:
         asked = self._zones.get(topic.zone) or self._open(topic.zone)
         if asked is None:
             return False
+        if topic.canonical in asked.topics:
+            return True
         if len(asked.topics) >= self._settings.most_requested:
             self._counters["requests_left_out"] += 1
             return False
-        if topic.canonical not in asked.topics:
-            asked.topics[topic.canonical] = None
-            self._publish_soon(asked, self._settings.gather)
+        asked.topics[topic.canonical] = None
+        self._publish_soon(asked, self._settings.gather)
         return True
 
     def remove(self, topic: Topic) -> None:
@@ -109,11 +114,16 @@ class Asking:
         self._client.withdraw(asked.channel.sid.raw, asked.channel.rid.raw)
 
     def _publish_soon(self, asked: Asked, delay: int) -> None:
+        """Or earlier: wishes that come without a pause must not put it off for ever."""
+        due = self._env.now() + delay
         if asked.timer is not None:
+            if asked.due <= due:
+                return
             asked.timer.cancel()
-        asked.timer = self._env.call_later(delay, self._publish_on, asked)
+        asked.timer, asked.due = self._env.call_later(delay, self._publish_on, asked), due
 
     def _publish_on(self, asked: Asked) -> None:
+        asked.timer = None
         if not asked.topics and asked.said_nothing:
             self._close(asked.zone, asked)
         elif self._publish(asked):
@@ -146,14 +156,20 @@ class Asking:
             self._counters["malformed_answers"] += 1
             return
         before = {topic: _best(asked, topic) for topic in asked.topics}
+        asked.answers.pop(event.publisher, None)  # the latest comes last
         asked.answers[event.publisher] = {
-            topic: answer for topic, answer in said.items() if topic in asked.topics
+            topic: answer
+            for topic, answer in said.items()
+            if topic in asked.topics and bool(answer.publisher) != bool(answer.refused)
         }
+        if len(asked.answers) > MOST_ANSWERING:
+            del asked.answers[next(iter(asked.answers))]
         for topic, earlier in before.items():
             if _best(asked, topic) != earlier:
                 self._answered(topic, _best(asked, topic))
 
 
 def _best(asked: Asked, topic: str) -> Answer | None:
-    found = [answers[topic] for answers in asked.answers.values() if topic in answers]
+    """Of several who say that they publish it, the last: those before may be gone."""
+    found = [answers[topic] for answers in reversed(asked.answers.values()) if topic in answers]
     return max(found, key=lambda answer: bool(answer.publisher), default=None)

@@ -8,15 +8,17 @@ with its lease; one without lives as long as the process, like the connection it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import StrEnum
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import msgspec
 
 from psirp_sim.runtime.environment import Environment, Timer
 
 PREFIX = b"wish "
+FEWEST = 1_024
+"""Ends of leases that are noted before those that were renewed are thrown out."""
 
 
 class Side(StrEnum):
@@ -39,9 +41,12 @@ class Control:
         self._env = env
         self._changed = changed
         self._wishes: dict[Side, dict[str, dict[str, int | None]]] = {side: {} for side in Side}
+        self._topics: dict[tuple[Side, str], dict[str, None]] = {}
+        """Of each subscriber."""
         self._unconfirmed: set[Key] = set()
         """Loaded, and not said again in this life."""
         self._ends: list[tuple[int, Key]] = []
+        self._most_ends = FEWEST
         self._timer: Timer | None = None
 
     def load(self) -> None:
@@ -52,10 +57,14 @@ class Control:
             side, topic, subscriber, until = msgspec.msgpack.decode(
                 value, type=tuple[Side, str, str, int]
             )
-            if until <= now:
+            said = self._wishes[side].get(topic, {})
+            if subscriber in said:  # in this life already
+                if said[subscriber] is None:
+                    over[stored] = None
+            elif until <= now:
                 over[stored] = None
             else:
-                self._wishes[side].setdefault(topic, {})[subscriber] = until
+                self._note(side, topic, subscriber, until)
                 self._unconfirmed.add((side, topic, subscriber))
                 heappush(self._ends, (until, (side, topic, subscriber)))
         if over:
@@ -64,17 +73,17 @@ class Control:
 
     def want(self, side: Side, topic: str, subscriber: str, until: int | None) -> None:
         """A wish, or a longer lease for one there is; `until` is by the wall clock."""
-        wishes = self._wishes[side].setdefault(topic, {})
-        self._unconfirmed.discard((side, topic, subscriber))
-        first = not wishes
-        known = wishes.get(subscriber, 0)
-        wishes[subscriber] = until
+        key = (side, topic, subscriber)
+        self._unconfirmed.discard(key)
+        first = topic not in self._wishes[side]
+        known = self._wishes[side].get(topic, {}).get(subscriber)
+        self._note(*key, until)
         if until is not None and until != known:
-            key = (side, topic, subscriber)
             value = msgspec.msgpack.encode((*key, until))
             self._env.storage.write({_stored(key): value})
-            heappush(self._ends, (until, key))
-            self._arm()
+            self._end_at(until, key)
+        elif until is None and known is not None:
+            self._env.storage.write({_stored(key): None})
         if first:
             self._changed(side, topic, True)
 
@@ -85,6 +94,10 @@ class Control:
             return
         if wishes.pop(subscriber) is not None:
             self._env.storage.write({_stored((side, topic, subscriber)): None})
+        topics = self._topics[side, subscriber]
+        del topics[topic]
+        if not topics:
+            del self._topics[side, subscriber]
         if not wishes:
             del self._wishes[side][topic]
             self._changed(side, topic, False)
@@ -107,12 +120,33 @@ class Control:
         """All that are wanted there."""
         return list(self._wishes[side])
 
-    def wishes_of(self, side: Side, subscriber: str) -> Iterator[str]:
+    def count(self, side: Side) -> int:
+        """How many are wanted there."""
+        return len(self._wishes[side])
+
+    def wishes_of(self, side: Side, subscriber: str) -> list[str]:
         """The topics that one subscriber wants."""
-        return (topic for topic, wishes in self._wishes[side].items() if subscriber in wishes)
+        return list(self._topics.get((side, subscriber), ()))
 
     def __len__(self) -> int:
         return sum(len(wishes) for side in self._wishes.values() for wishes in side.values())
+
+    def _note(self, side: Side, topic: str, subscriber: str, until: int | None) -> None:
+        self._wishes[side].setdefault(topic, {})[subscriber] = until
+        self._topics.setdefault((side, subscriber), {})[topic] = None
+
+    def _end_at(self, until: int, key: Key) -> None:
+        heappush(self._ends, (until, key))
+        if len(self._ends) > self._most_ends:
+            # Who renews often, or is gone, must not fill the memory until the lease is over.
+            self._ends = [each for each in set(self._ends) if self._is_due(*each)]
+            heapify(self._ends)
+            self._most_ends = max(FEWEST, 2 * len(self._ends))
+        self._arm()
+
+    def _is_due(self, until: int, key: Key) -> bool:
+        side, topic, subscriber = key
+        return self._wishes[side].get(topic, {}).get(subscriber) == until
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -126,10 +160,10 @@ class Control:
         self._timer = None
         now = self._env.wall()
         while self._ends and self._ends[0][0] <= now:
-            until, (side, topic, subscriber) = heappop(self._ends)
+            until, key = heappop(self._ends)
             # One that was renewed has another entry.
-            if self._wishes[side].get(topic, {}).get(subscriber) == until:
-                self.leave(side, topic, subscriber)
+            if self._is_due(until, key):
+                self.leave(*key)
         self._arm()
 
 

@@ -52,7 +52,6 @@ class Incoming:
     """Whether the hub was asked how far it is, and is to be subscribed for then."""
     waiting: list[Ready] = field(default_factory=list)
     releasing: Timer | None = None
-    look: Timer | None = None
 
 
 class Inflow:
@@ -78,7 +77,8 @@ class Inflow:
         self._asking = asking
         self._counters = counters
         self.topics: dict[str, Incoming] = {}
-        self._zones: Counter[str] = Counter()
+        self._zones: dict[str, dict[str, Incoming]] = {}
+        """The same, by zone."""
 
     # Who wants what
 
@@ -88,7 +88,7 @@ class Inflow:
         if incoming is None:
             topic = self._mapping.activate(canonical)
             incoming = self.topics[canonical] = Incoming(topic)
-            self._zones[topic.zone] += 1
+            self._zones.setdefault(topic.zone, {})[canonical] = incoming
             self._look(incoming)
         elif incoming.releasing is not None:
             incoming.releasing.cancel()
@@ -119,7 +119,7 @@ class Inflow:
 
     def zone_changed(self, zone: str) -> None:
         """More is known of a zone, or something else."""
-        for incoming in [each for each in self.topics.values() if each.topic.zone == zone]:
+        for incoming in list(self._zones.get(zone, {}).values()):
             self._look(incoming)
 
     def answered(self, canonical: str, answer: Answer | None) -> None:
@@ -238,7 +238,7 @@ class Inflow:
         del self.topics[topic.canonical]
         self._stop(incoming)
         self._mapping.deactivate(topic)
-        self._zones[topic.zone] -= 1
+        del self._zones[topic.zone][topic.canonical]
         if not self._zones[topic.zone]:
             del self._zones[topic.zone]
             self._directory.forget(topic.zone)

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 LONGEST_TOPIC = 2_048
+MOST_TOPICS = 10_000
 LONGEST_REASON = 200
 LONGEST_LEASE = 86_400.0
 LARGEST = 4 << 20
@@ -33,17 +34,17 @@ class MalformedMessage(ValueError):
 class Requests(msgspec.Struct, frozen=True):
     """All topics of a zone that a proxy wants, until the lease is over or the next set comes."""
 
-    reply: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    reply: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
     """The item in the channel's scope where answers are looked for."""
     lease: Annotated[float, Meta(gt=0, le=LONGEST_LEASE)]
     """Seconds."""
-    topics: Annotated[list[TopicText], Meta(max_length=100_000)]
+    topics: Annotated[list[TopicText], Meta(max_length=MOST_TOPICS)]
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """To one topic: who publishes it, or why nobody will."""
 
-    publisher: Annotated[str, Meta(pattern="^([0-9a-f]{32})?$")] = ""
+    publisher: Annotated[str, Meta(pattern=r"^([0-9a-f]{32})?\Z")] = ""
     refused: Annotated[str, Meta(max_length=LONGEST_REASON)] = ""
 
 

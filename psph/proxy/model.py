@@ -88,11 +88,11 @@ class ModelHub:
         self.publisher = publisher_of_hub(env.node)
         self.epoch = 1
         self.updates: dict[str, list[WebUpdate]] = {}
-        self._under_way: set[Position] = set()
+        self._under_way: set[tuple[str, Position]] = set()
         self._last: dict[str, int] = {}
         self.kept: set[str] = set()
         self.denied: dict[str, str] = {}
-        for key, value in env.storage.scan(PREFIX):
+        for _, value in env.storage.scan(PREFIX):
             update = _unpack(value)
             self.updates.setdefault(update.topic, []).append(update)
         for updates in self.updates.values():
@@ -110,13 +110,13 @@ class ModelHub:
         self._record(WebUpdate(topic, position, "text/plain", content, trace, direct))
 
     def _record(self, update: WebUpdate, done: Callable[[], None] = lambda: None) -> None:
-        self._under_way.add(update.position)
+        self._under_way.add((update.topic, update.position))
         order = sum(len(each) for each in self.updates.values()) + len(self._under_way)
         key = PREFIX + update.topic.encode() + b"\0" + order.to_bytes(8)
         self._env.storage.write({key: _pack(update)}, partial(self._written, update, done))
 
     def _written(self, update: WebUpdate, done: Callable[[], None]) -> None:
-        self._under_way.discard(update.position)
+        self._under_way.discard((update.topic, update.position))
         self.updates.setdefault(update.topic, []).append(update)
         self._recorded(update)
         self.listener(update)
@@ -167,7 +167,7 @@ class ModelHub:
 
     def deliver(self, topic: Topic, update: WebUpdate, done: Callable[[], None]) -> None:
         known = [each.position for each in self.updates.get(update.topic, ())]
-        if update.position in known or update.position in self._under_way:
+        if update.position in known or (update.topic, update.position) in self._under_way:
             self._env.call_later(0, done)
         else:
             self._record(update, done)

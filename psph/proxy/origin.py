@@ -98,7 +98,7 @@ class Origin:
         """The hub has a new version."""
         if update.position.publisher != self._web.publisher:
             return  # it came over the fabric, or from another hub, who publishes it
-        own = self.topics.get(update.topic) or self._open(update.topic)
+        own = self._open(update.topic)
         if own is None:
             return
         own.looked = True
@@ -196,15 +196,19 @@ class Origin:
             own.again = True
             return
         own.asking, own.again = True, False
-        self._web.backlog(own.topic, own.last, partial(self._fill, own))
+        self._web.backlog(own.topic, own.last, partial(self._fill, own, own.last))
 
-    def _fill(self, own: OwnTopic, updates: Sequence[WebUpdate]) -> None:
+    def _fill(self, own: OwnTopic, after: Position | None, updates: Sequence[WebUpdate]) -> None:
         own.asking = False
         if not self._is_ours(own) or own.lease is None or not own.lease.held:
+            return
+        if own.last is None and after is not None:
+            self._ask(own)  # it was withdrawn meanwhile, and begins with what is oldest
             return
         if own.last is not None and updates and _is_beyond(own.last, updates[0].position):
             # The hub has forgotten what we missed. The stream ends here, and goes on as another.
             self._counters["history_exceeded"] += 1
+            self._shut(own)
             self._withdraw(own)
         if own.last is None and not self._begin(own, updates):
             return
@@ -222,11 +226,15 @@ class Origin:
         """Offer the stream where the hub's history begins."""
         sid, rid = own.topic.sid.raw, own.topic.rid.raw
         offer = self._client.offers.get((sid, rid))
+        first = updates[0].position if updates else None
+        if offer is not None and first is not None and offer.history.latest != first.version - 1:
+            # There was nothing to begin with when it was offered, and now not the first version.
+            self._shut(own)
+            self._withdraw(own)
         if offer is not None and offer.closing:
             self._try_again(own)
             return False
         if offer is None:
-            first = updates[0].position if updates else None
             self._client.offer(
                 sid,
                 rid,

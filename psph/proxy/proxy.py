@@ -51,6 +51,8 @@ class Proxy:
         self.control = Control(env, self._wish_changed)
         self.begun = False
         """Whether the node has, and everything of an earlier life was taken up."""
+        self._waiting: list[tuple[str, Ready]] = []
+        """Who asked before that."""
         self._own_zones = {zone_of_host(host) for host in settings.hosts}
         self._own_keys: Keys = (
             () if settings.key is None else (settings.key.public_key().public_bytes_raw(),)
@@ -83,6 +85,9 @@ class Proxy:
             for topic in self.control.topics(side):
                 self._wish_changed(side, topic, True)
         self.answering.start()
+        waiting, self._waiting = self._waiting, []
+        for canonical, ready in waiting:
+            self.inflow.when_ready(canonical, ready)
 
     # What facades say
 
@@ -100,7 +105,10 @@ class Proxy:
 
     def when_ready(self, topic: Topic, ready: Ready) -> None:
         """Call back once it is decided how a topic that is wanted comes here."""
-        self.inflow.when_ready(topic.canonical, ready)
+        if self.begun:
+            self.inflow.when_ready(topic.canonical, ready)
+        else:
+            self._waiting.append((topic.canonical, ready))
 
     def brings(self, topic: Topic) -> str | None:
         """In words, how the fabric brings a topic; None when the hub has to see for itself."""
@@ -124,10 +132,9 @@ class Proxy:
         if zone is None:
             return ()  # of a channel: proxies ask each other unsigned, within the fabric
         known = self.directory.look_up(zone)
-        if zone in self._own_zones:
-            # The other proxies of the zone may use the key that ours replaces.
-            return (*self._own_keys, *(known.keys if known is not None else ()))
-        return None if known is None else known.keys
+        if known is None:
+            return None  # our own key is no answer: others of our zone may use the one it replaces
+        return (*self._own_keys, *known.keys) if zone in self._own_zones else known.keys
 
     # What its own functions say
 

@@ -31,6 +31,10 @@ class ProxySettings:
     most_announced: int = 1_000
     most_requested: int = 10_000
     """Topics that one other proxy may ask for in a zone, or this one asks for."""
+    most_proxies: int = 1_000
+    """That may ask at the same time."""
+    most_wanted: int = 100_000
+    """Topics that all other proxies together may ask for."""
     retry: int = SECOND
     """After which what the fabric did not take is tried again."""
     gather: int = 5 * MILLISECOND

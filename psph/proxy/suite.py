@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -216,10 +217,8 @@ class ProxyTrial:
         for index, name in enumerate(self._fabric):
             roles = ["topology"] if name in self._managers else []
             roles += [RENDEZVOUS] if name in self._servers else []
-            self.world.add_node(
-                name, lambda env, roles=roles: FabricNode(env, self.fabric, roles=roles),
-                self._clock(),
-            )  # fmt: skip
+            make = partial(FabricNode, settings=self.fabric, roles=roles)
+            self.world.add_node(name, make, self._clock())
             self._connect(name, random.sample(self._fabric[:index], min(index, 2)), lossy)
         for number in range(random.choice([2, 2, 3])):
             self._add_domain(f"site-{'abc'[number]}.test", lossy)
@@ -271,9 +270,7 @@ class ProxyTrial:
             ]
             self.readings[name], self.heard[name] = [], {}
             self.world.add_node(name, lambda env: ProxyPeer(env, self), self._clock())
-            self._connect(
-                name, random.sample(self._fabric, random.choice([1, 1, 2])), lossy
-            )
+            self._connect(name, random.sample(self._fabric, random.choice([1, 1, 2])), lossy)
 
     def _plan(self) -> None:
         random, at = self._random, self.world.engine.at
@@ -350,12 +347,12 @@ class ProxyTrial:
 
     def _check_beginning(self, name: str, update: WebUpdate) -> None:
         for reading in self.readings[name]:
-            ready = reading.ready_at.get(update.position.publisher.raw)
-            if reading.topic == update.topic and reading.wanted and ready is not None:
-                if update.position.version > ready + 1:
-                    raise InvariantViolated(
-                        f"{update.topic} begins with {update.position}, and it was ready at {ready}"
-                    )
+            ready = reading.ready_at.get(update.position.publisher.raw, update.position.version)
+            concerned = reading.topic == update.topic and reading.wanted
+            if concerned and update.position.version > ready + 1:
+                raise InvariantViolated(
+                    f"{update.topic} begins with {update.position}, and it was ready at {ready}"
+                )
 
     # What goes wrong
 

@@ -1,0 +1,131 @@
+"""The hub of a node, and its proxy, as the configuration has them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from identifiers import InvalidTopic, identify, normalise_host
+from psirp_sim.runtime.durations import SECOND
+from psirp_sim.wire.publications import LARGEST
+from psph.configuration.addresses import parse_address
+from psph.proxy.settings import ProxySettings
+from push_hub import HubSettings, Publisher
+from push_hub.addresses import parse_networks
+
+Seconds = Annotated[float, Meta(ge=0.1, le=30 * 86_400)]
+
+
+class HubConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The role hub: a WebSub hub."""
+
+    listen: str = "127.0.0.1:8080"
+    """Where it serves; a PSPH's address in DNS leads here."""
+    public_url: str | None = None
+    """Where the world reaches it, if that is elsewhere."""
+    allow_fetch: list[str] = []
+    """Private networks that topics may be fetched from nevertheless."""
+    allow_callback: list[str] = []
+    """Private networks that callbacks may be in nevertheless."""
+    topic_hosts: list[str] = []
+    """Whose topics it serves, subdomains included; empty: everybody's."""
+    trusted_proxies: list[str] = []
+    """Networks of reverse proxies whose X-Forwarded-For is believed."""
+    poll_s: Annotated[float, Meta(ge=1)] | None = None
+    """Fetch every subscribed topic this often, pinged or not."""
+    follow: bool = True
+    """Whether topics that nobody pings here are followed at their own hub, or polled."""
+    history: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_000
+    """Updates of a topic that are kept for those who resume."""
+    max_body: Annotated[int, Meta(ge=1_024, le=LARGEST)] = 10 << 20
+    """Bytes of one version of a topic."""
+    dns_zones: list[str] = []
+    """Zones whose hosts are looked up at bootstrap.nameservers, and not by the system."""
+
+    def __post_init__(self) -> None:
+        parse_address(self.listen)
+        for key in ("allow_fetch", "allow_callback", "trusted_proxies"):
+            parse_networks(getattr(self, key))
+        for host in (*self.topic_hosts, *self.dns_zones):
+            _host(host)
+        if self.public_url is not None and not is_public_url(self.public_url):
+            raise ValueError(
+                f"public_url: {self.public_url[:80]!r} must be http or https, a host and perhaps a"
+                " path"
+            )
+
+    def settings(self, url: str, token: str) -> HubSettings:
+        """As the hub wants it; `url` is where it serves."""
+        return HubSettings(
+            self.public_url or url,
+            allow_fetch=parse_networks(self.allow_fetch),
+            allow_callback=parse_networks(self.allow_callback),
+            topic_hosts=tuple(map(_host, self.topic_hosts)),
+            # Whoever can read the data directory may publish anything.
+            publishers=(Publisher(token, "http"),),
+            admin_token=token,
+            trusted_proxies=parse_networks(self.trusted_proxies),
+            poll_every=self.poll_s,
+            follow_after=60.0 if self.follow else None,
+            history=self.history,
+            max_body=self.max_body,
+        )
+
+
+class ProxyConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The role proxy: what makes a hub with a fabric a Pub/Sub Proxy Hub."""
+
+    hosts: list[str] = []
+    """Whose topics it publishes into the fabric, subdomains included; node.domain when empty."""
+    refused: list[str] = []
+    """Beginnings of topic URLs that stay at home."""
+    accept_unsigned: bool = True
+    """Whether publications of zones that publish no key are taken."""
+    request_lease_s: Seconds = 60.0
+    """How long others go on publishing for us when they do not hear of us."""
+    linger_s: Seconds = 5.0
+    """How long a chain outlives its last reader."""
+    announce_s: Seconds = 3_600.0
+    """How long after an update a topic is offered to the fabric though nobody asked for it."""
+    admit_s: Seconds = 5.0
+    """How long a subscriber waits to be confirmed until the topic's own proxy has answered."""
+
+    def __post_init__(self) -> None:
+        for host in self.hosts:
+            _host(host)
+        for text in self.refused:
+            try:
+                identify(text)
+            except InvalidTopic as error:
+                raise ValueError(f"refused: {error}") from None
+
+    def settings(self, domain: str) -> ProxySettings:
+        """As the proxy wants it; the key comes from elsewhere."""
+        return ProxySettings(
+            hosts=tuple(map(_host, self.hosts or [domain])),
+            refused=tuple(identify(text).canonical for text in self.refused),
+            accept_unsigned=self.accept_unsigned,
+            request_lease=int(self.request_lease_s * SECOND),
+            linger=int(self.linger_s * SECOND),
+            announce=int(self.announce_s * SECOND),
+        )
+
+
+def is_public_url(text: str) -> bool:
+    """Whether a hub can be reached there: http or https, a host, perhaps a path."""
+    parts = urlsplit(text)
+    return bool(
+        parts.scheme in ("http", "https")
+        and parts.hostname
+        and not (parts.query or parts.fragment or parts.username)
+    )
+
+
+def _host(text: str) -> str:
+    try:
+        return normalise_host(text)
+    except InvalidTopic as error:
+        raise ValueError(str(error)) from None

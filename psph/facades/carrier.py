@@ -1,0 +1,57 @@
+"""The proxy as its hub sees it: somebody who brings topics from elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+
+from identifiers import Topic
+from psirp_sim.runtime.durations import SECOND
+from psph.proxy.inflow import State
+from psph.proxy.proxy import Proxy
+from push_hub.errors import Refused
+
+ADMISSION = "admission"
+_ADMITTED = 60
+"""Seconds for which a topic is wanted because somebody was admitted to it; long enough for their
+callback to confirm."""
+
+
+class ProxyCarrier:
+    """Implements `push_hub.carrier.Carrier`."""
+
+    def __init__(self, proxy: Proxy, patience: float) -> None:
+        """Nobody waits longer than `patience` seconds to be admitted: a subscription to a topic
+        whose proxy cannot be reached stands, and begins when it can."""
+        self._proxy = proxy
+        self._patience = patience
+
+    async def admit(self, topic: Topic, subscriber: str) -> None:
+        decided: asyncio.Future[tuple[State, str]] = asyncio.get_running_loop().create_future()
+
+        def ready(state: State, note: str) -> None:
+            if not decided.done():
+                decided.set_result((state, note))
+
+        until = self._proxy.env.wall() + _ADMITTED * SECOND
+        self._proxy.want(topic, ADMISSION, until)
+        self._proxy.when_ready(topic, ready)
+        try:
+            async with asyncio.timeout(self._patience):
+                state, note = await decided
+        except TimeoutError:
+            return
+        if state is State.REFUSED:
+            self._proxy.leave(topic, ADMISSION)
+            raise Refused(note)
+
+    def joined(self, topic: Topic, subscriber: str, until: float | None) -> None:
+        self._proxy.want(topic, subscriber, None if until is None else int(until * SECOND))
+
+    def left(self, topic: Topic, subscriber: str) -> None:
+        self._proxy.leave(topic, subscriber)
+
+    def told(self) -> None:
+        self._proxy.confirmed()
+
+    def brings(self, topic: Topic) -> str | None:
+        return self._proxy.brings(topic)

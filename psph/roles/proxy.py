@@ -1,0 +1,116 @@
+"""The role `proxy`: a hub and a node of the fabric, and the proxy between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+
+from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from bootstrap import Resolver
+from bootstrap.registration import Registrar, zone_key
+from psph.configuration.bootstrap import BootstrapConfiguration
+from psph.configuration.hub import ProxyConfiguration
+from psph.directory import DnsDirectory
+from psph.facades.carrier import ProxyCarrier
+from psph.facades.hub import HubSide, web_update
+from psph.facades.probe import add_probe
+from psph.proxy.control import Side
+from psph.proxy.proxy import Proxy
+from psph.proxy.settings import ProxySettings
+from psph.registry import TopicRegistry
+from psph.roles import hub as hub_role
+from psph.roles.fabric import RunningNode
+from psph.roles.joining import Joining
+from psph.roles.process import Process
+from push_hub import Hub
+
+PROXY: web.AppKey[Proxy] = web.AppKey("proxy", Proxy)
+_BEGINNING = 0.005
+
+
+async def start(process: Process, running: RunningNode) -> None:
+    """Join the fabric, serve the hub, and say so in DNS."""
+    configuration, domain = process.configuration.proxy, process.configuration.node.domain
+    bootstrap = process.configuration.bootstrap or BootstrapConfiguration()
+    resolver = await process.stack.enter_async_context(Resolver(bootstrap.nameservers))
+    joining = Joining(running.node, process.configuration.fabric, resolver, domain)
+    process.stack.push_async_callback(joining.stop)
+    while not running.core.begun:  # noqa: ASYNC110  (a core does not know who waits for it)
+        await asyncio.sleep(_BEGINNING)
+    registry = process.stack.enter_context(TopicRegistry(process.data / "topics.sqlite"))
+    directory = DnsDirectory(resolver)
+    process.stack.push_async_callback(directory.stop)
+    settings = _settings(process, configuration, bootstrap)
+
+    def started(started_hub: Hub) -> None:
+        side = HubSide(started_hub)
+        process.stack.push_async_callback(side.stop)
+        proxy = Proxy(running.core.env, settings, running.core, registry, directory, side)
+        directory.changed = proxy.zone_changed
+        started_hub.listen(lambda update: proxy.recorded(web_update(update)))
+        proxy.start()
+        started_hub.carry(ProxyCarrier(proxy, configuration.admit_s))
+        _show(process, proxy, joining)
+
+    await hub_role.start(
+        process,
+        process.configuration.hub,
+        started=started,
+        extend=lambda app: add_probe(app, domain),
+    )
+    registration = bootstrap.registrar_settings(process.directory)
+    if registration is not None:
+        registrar = await process.stack.enter_async_context(Registrar(registration))
+        process.app.router.add_get("/bootstrap/status", lambda request: _records(registrar))
+
+
+def _settings(
+    process: Process, configuration: ProxyConfiguration, bootstrap: BootstrapConfiguration
+) -> ProxySettings:
+    key: Ed25519PrivateKey | None = None
+    if bootstrap.zone_key_files:
+        key = zone_key.load(process.directory / bootstrap.zone_key_files[0]).private
+    return replace(configuration.settings(process.configuration.node.domain), key=key)
+
+
+def _show(process: Process, proxy: Proxy, joining: Joining) -> None:
+    process.app[PROXY] = proxy
+    process.metrics.register(ProxyCollector(proxy))
+    process.health["proxy"] = lambda: "" if proxy.begun else "starting"
+    process.app.router.add_get("/proxy/status", lambda request: _status(proxy, joining))
+
+
+async def _status(proxy: Proxy, joining: Joining) -> web.Response:
+    """What each topic is about, for operators."""
+    return web.json_response(proxy.status() | {"joining": joining.state})
+
+
+async def _records(registrar: Registrar) -> web.Response:
+    """How it stands with our records in DNS."""
+    return web.json_response({zone: asdict(state) for zone, state in registrar.state.items()})
+
+
+class ProxyCollector:
+    """The counters of the proxy, read when Prometheus asks."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    def collect(self) -> Iterable[Metric]:
+        proxy = self._proxy
+        events = CounterMetricFamily(
+            "psph_proxy_events", "What the proxy did, and what it refused", labels=["what"]
+        )
+        for what, count in list(proxy.counters.items()):
+            events.add_metric([what], count)
+        yield events
+        wishes = GaugeMetricFamily(
+            "psph_proxy_topics", "Topics that somebody wants, by side", labels=["side"]
+        )
+        for side in Side:
+            wishes.add_metric([side], len(proxy.control.topics(side)))
+        yield wishes
