@@ -19,11 +19,13 @@ import sys
 import time
 import urllib.request
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from bootstrap.registration import zone_key
 from tests.e2e.node_process import PATIENCE, ROOT, eventually
 
+PSPH = [sys.executable, "-c", "from psph.cli import main; main()"]
 SECRET = "ZW5kIHRvIGVuZCB0ZXN0IHNlY3JldCBvZiBwc3Bo"
 TTL = 2
 FABRIC = """
@@ -65,7 +67,7 @@ class Serving:
         log = (self.directory / "log").open("ab")
         with log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", "from psph.cli import main; main()", "serve", "--config", self.directory / "node.toml"],
+                [*PSPH, "serve", "--config", self.directory / "node.toml"],
                 cwd=ROOT, stdout=subprocess.PIPE, stderr=log,
             )  # fmt: skip
 
@@ -225,8 +227,8 @@ directory = "traces"
             each.launch()
         for each in self.all:
             each.ready()
-        for zone in self.zones:
-            eventually(lambda zone=zone: self.is_joined(zone), say=lambda: self.proxies[zone].log())
+        for zone, proxy in self.proxies.items():
+            eventually(partial(self.is_joined, zone), say=proxy.log)
 
     def is_joined(self, zone):
         """Whether the PSPH of a zone knows rendezvous servers, and DNS knows it."""
