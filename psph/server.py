@@ -16,7 +16,7 @@ from psph.configuration import NodeConfiguration
 from psph.configuration.addresses import parse_address
 from psph.configuration.node import FABRIC_ROLES
 from psph.errors import PsphError
-from psph.roles import fabric
+from psph.roles import dns, fabric, hub, proxy
 from psph.roles.process import Process
 
 _log = logging.getLogger(__name__)
@@ -49,9 +49,16 @@ async def _start(configuration: NodeConfiguration, directory: Path, stack: Async
         raise PsphError("the configuration names no role to run: set node.roles")
     process = Process(configuration, directory, stack)
     # In this order, because a role asks those before it.
+    if "dns" in roles:
+        assert configuration.dns is not None
+        await dns.start(process, configuration.dns)
     if FABRIC_ROLES.intersection(roles):
         assert configuration.fabric is not None
-        await fabric.start(process, configuration.fabric)
+        node = await fabric.start(process, configuration.fabric)
+        if "proxy" in roles:
+            await proxy.start(process, node)
+    if "hub" in roles and "proxy" not in roles:
+        await hub.start(process, configuration.hub)
     return await _serve_admin(process.app, configuration.node.admin, stack)
 
 

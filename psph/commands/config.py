@@ -31,6 +31,11 @@ def _masked(settings: dict[str, Any]) -> dict[str, Any]:
     fabric = settings["fabric"]
     if fabric is not None:
         fabric |= {"keys": ["..."] * len(fabric["keys"]), "link_seed": "..."}
+    for key in (settings["dns"] or {}).get("key", ()):
+        key["secret"] = "..."
+    bootstrap = settings["bootstrap"]
+    if bootstrap is not None and bootstrap["tsig"] is not None:
+        bootstrap["tsig"] |= {"secret": "..."}
     return settings
 
 

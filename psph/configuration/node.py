@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 import msgspec
@@ -19,6 +20,9 @@ from psirp_sim.wire.data import LARGEST_PACKET
 from psirp_sim.wire.sealing import FabricKeys
 from psirp_sim.zfilters import SIZES, Scheme
 from psph.configuration.addresses import parse_address
+from psph.configuration.bootstrap import BootstrapConfiguration
+from psph.configuration.dns import DnsConfiguration
+from psph.configuration.hub import HubConfiguration, ProxyConfiguration
 from psph.configuration.publications import PublicationConfiguration
 from psph.configuration.rendezvous import RendezvousConfiguration
 from psph.trace_writer import TraceSettings
@@ -26,8 +30,8 @@ from psph.trace_writer import TraceSettings
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 
-Role = Literal["forwarder", "topology", "rendezvous"]
-FABRIC_ROLES = frozenset({"forwarder", "topology", "rendezvous"})
+Role = Literal["forwarder", "topology", "rendezvous", "dns", "hub", "proxy"]
+FABRIC_ROLES = frozenset({"forwarder", "topology", "rendezvous", "proxy"})
 ACCEPTED_BY_RENDEZVOUS = 64
 """Links a rendezvous server accepts when its configuration does not say how many."""
 
@@ -107,9 +111,7 @@ class FabricConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     choose: Literal["fpr", "fpa"] = "fpr"
 
     def __post_init__(self) -> None:
-        if self.listen is None:
-            msgspec.structs.force_setattr(self, "listen", self._listen_anywhere())
-        else:
+        if self.listen is not None:
             parse_address(self.listen)
         for key in ("m", "largest_filter"):
             if getattr(self, key) not in SIZES:
@@ -129,8 +131,21 @@ class FabricConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
         if self.ethernet and (self.rendezvous or self.accept_links):
             raise ValueError("rendezvous and accept_links are for nodes whose links are over UDP")
 
-    def _listen_anywhere(self) -> str:
-        if not self.rendezvous:
+    def filled_in(self, roles: Collection[str]) -> FabricConfiguration:
+        """With what the file does not say and the roles of the node do."""
+        accepts = "rendezvous" in roles and not self.ethernet
+        room = MOST_LINKS - len(self.link) - len(self.rendezvous)
+        most = min(ACCEPTED_BY_RENDEZVOUS, room) if accepts else 0
+        # A copy: the table may be part of another configuration, too.
+        return msgspec.structs.replace(
+            self,
+            listen=self.listen or self._listen_anywhere(roles),
+            accept_links=most if self.accept_links is None else self.accept_links,
+        )
+
+    def _listen_anywhere(self, roles: Collection[str]) -> str:
+        found_in_dns = "proxy" in roles and not self.link
+        if not self.rendezvous and not found_in_dns:
             return "127.0.0.1:0"
         # Servers elsewhere must be reached from here; a socket of IPv6 reaches IPv4 as well.
         six = any(":" in host for host, _ in self.rendezvous_links().values())
@@ -183,17 +198,24 @@ class NodeConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     rendezvous: RendezvousConfiguration = RendezvousConfiguration()
     publications: PublicationConfiguration = PublicationConfiguration()
     traces: TraceSettings = TraceSettings()
+    bootstrap: BootstrapConfiguration | None = None
+    dns: DnsConfiguration | None = None
+    hub: HubConfiguration = HubConfiguration()
+    proxy: ProxyConfiguration = ProxyConfiguration()
 
     def __post_init__(self) -> None:
+        if "dns" in self.node.roles and self.dns is None:
+            raise ValueError("a node with the role dns needs a table [dns]")
         if FABRIC_ROLES.intersection(self.node.roles) and self.fabric is None:
             raise ValueError(
-                "a node with the role forwarder, topology or rendezvous needs a table [fabric]"
+                "a node with the role forwarder, topology, rendezvous or proxy needs a table"
+                " [fabric]"
             )
-        fabric = self.fabric
-        if fabric is not None and fabric.accept_links is None:
-            accepts = "rendezvous" in self.node.roles and not fabric.ethernet
-            room = MOST_LINKS - len(fabric.link) - len(fabric.rendezvous)
-            most = min(ACCEPTED_BY_RENDEZVOUS, room) if accepts else 0
-            # A copy: the table may be part of another configuration, too.
-            filled = msgspec.structs.replace(fabric, accept_links=most)
+        if "proxy" in self.node.roles and not self.publications.accept_unsigned:
+            raise ValueError(
+                "proxies ask each other unsigned, so a proxy needs publications.accept_unsigned;"
+                " proxy.accept_unsigned says what is taken of zones without keys"
+            )
+        if self.fabric is not None:
+            filled = self.fabric.filled_in(self.node.roles)
             msgspec.structs.force_setattr(self, "fabric", filled)
