@@ -12,6 +12,9 @@ from typing import Any
 from bootstrap.server.authority import Reply
 from bootstrap.server.settings import Limits
 
+_TURNS = 8
+"""Of the event loop, from accepting a connection to serving it, and some more."""
+
 Respond = Callable[[bytes, tuple[Any, ...]], Awaitable[Reply | None]]
 
 
@@ -23,6 +26,7 @@ class Connections:
         self._respond = respond
         self._clients: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
         self.refused = 0
 
     @property
@@ -33,8 +37,8 @@ class Connections:
         """One connection, until its end."""
         peer = writer.get_extra_info("peername")
         task = asyncio.current_task()
-        if peer is None or task is None:  # gone before it began
-            writer.close()
+        if peer is None or task is None or self._closed:  # gone before it began
+            writer.transport.abort()
             return
         client = peer[0]
         if (
@@ -78,7 +82,11 @@ class Connections:
 
     async def close(self, server: asyncio.Server) -> None:
         """Take no more connections, and end those that are open."""
+        self._closed = True
         server.close()
+        # Those that were accepted a moment ago begin now, and end at once.
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
         tasks = set(self._tasks)
         for task in tasks:
             task.cancel()
