@@ -83,10 +83,15 @@ class Connections:
     async def close(self, server: asyncio.Server) -> None:
         """Take no more connections, and end those that are open."""
         self._closed = True
-        server.close()
-        # Those that were accepted a moment ago begin now, and end at once.
+        # A server that is closed while it accepts a connection loses it, open (asyncio in Python
+        # 3.11): so first no more are accepted, and those that were begin, and end at once.
+        loop = asyncio.get_running_loop()
+        for listening in server.sockets:
+            with suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.remove_reader(listening.fileno())
         for _ in range(_TURNS):
             await asyncio.sleep(0)
+        server.close()
         tasks = set(self._tasks)
         for task in tasks:
             task.cancel()

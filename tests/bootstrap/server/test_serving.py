@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import socket
@@ -375,20 +376,16 @@ def test_sockets_are_not_left_open(tmp_path):
 
 
 def test_connections_that_were_just_accepted_are_closed_with_the_server(tmp_path):
-    settings = ServerSettings(
-        zones=(ZoneSettings(ZONE, RECORDS),), listen=(("127.0.0.1", 0),)
-    )
-
     async def main():
         for turns in range(12):
-            async with NameServer(settings, tmp_path / "zones") as server:
+            async with NameServer(settings(), tmp_path / "zones") as server:
                 client = socket.create_connection(server.address)
                 for _ in range(turns):
                     await asyncio.sleep(0)
-            client.settimeout(30)
+            client.settimeout(PATIENCE)
             with suppress(ConnectionError):
                 assert client.recv(1) == b""
             client.close()
 
     asyncio.run(main())
-    gc.collect()  # an unclosed transport would say so now
+    gc.collect()  # a connection that was left open would say so now
