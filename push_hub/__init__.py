@@ -7,11 +7,13 @@ Rules, pure functions and tables:
 
 * `lifecycle`: the states of a subscription and what leads from one to another;
 * `requests`: forms from strangers; `callbacks`: their URLs; `leases`, `retries`, `signatures`;
+* `naming`: which topic a spelling means, the hub's own addresses below /t/ included;
 * `links`, `discovery`: Link headers, and what a document says about its hub and itself;
 * `news`, `feeds`: which entries are new, cutting out the known ones, making them safe to show;
 * `addresses`: which addresses the hub may connect to; `limits`: rates and slots per host;
 * `following`: how to hear of topics that nobody pings here, and which names of one are believed;
-* `masking`: URLs as strangers may see them.
+* `masking`: URLs as strangers may see them;
+* `carrier`, `guide`: who brings updates from elsewhere, who knows a better hub; interfaces.
 
 Memory:
 
@@ -22,12 +24,17 @@ Memory:
 Edges, on asyncio and aiohttp:
 
 * `connecting`: HTTP clients that cannot be led to a refused address;
+* `carrying`: asks the carrier once for all who wait, and tells it who reads;
 * `verification`: asks callbacks whether they meant it, and tells them of denials;
 * `fetching`: one conditional GET, bounded; `intake`: from a ping to a recorded update;
 * `distribution`: from a recorded update to POSTs, retried; `content`: what exactly is sent;
-* `streams`: from a recorded update to browsers;
-* `upstream`: follows what nobody pings here; `upstream_routes`: where other hubs reach it;
-* `context`, `tracing`: what the parts share; `hub`: puts them together;
+* `streams`: from a recorded update to browsers; `interest`: topics that others want, and waiting
+  for them; `readers`: whoever reads below /t/; `reader_routes`: answers them;
+* `carried`: leaves to the carrier what it brings;
+* `upstream`: follows what nobody pings here; `upstream_asking`: asks other hubs;
+  `upstream_routes`: where they reach it;
+* `context`, `tracing`: what the parts share; `housekeeping`: leases that end, what is forgotten;
+  `hub`: puts them together;
 * `pages`: for people: a page to watch topics live, diagnostics;
 * `app`: the routes, `create_app()`; `admin`: those of the operator; `keys`, `metrics`, `logs`.
 
@@ -36,13 +43,24 @@ The other side, for which no hub has to run here:
 * `client`: a Subscriber for other people's programs, pings, and checks of what a site says.
 
 An update walks through `intake` -> `store.record` -> `hub.recorded` -> `distribution` and
-`streams`. Another source of updates (a fabric) calls `Hub.accept` with the Position they have, and
-learns of ours as a listener.
+`streams`. Another source of updates (a fabric) is a carrier: it calls `Hub.accept` with the
+Position they have, and learns of ours as a listener.
 """
 
 from push_hub.app import create_app
+from push_hub.carrier import Carrier
 from push_hub.client import Notification, Subscriber
+from push_hub.guide import Guide
 from push_hub.hub import Hub
 from push_hub.settings import HubSettings, Publisher
 
-__all__ = ["Hub", "HubSettings", "Notification", "Publisher", "Subscriber", "create_app"]
+__all__ = [
+    "Carrier",
+    "Guide",
+    "Hub",
+    "HubSettings",
+    "Notification",
+    "Publisher",
+    "Subscriber",
+    "create_app",
+]

@@ -12,17 +12,20 @@ import aiohttp
 from aiohttp import web
 from aiohttp.abc import AbstractResolver
 
-from identifiers import InvalidPosition, InvalidTopic, Position, Topic, identify
+from identifiers import InvalidPosition, Position, Topic
 from push_hub.addresses import client_address, client_key
 from push_hub.admin import add_admin
+from push_hub.carrier import Carrier
 from push_hub.errors import AddressRefused, BadRequest, Busy, Refused, StoreError
 from push_hub.fetching import passable_type
+from push_hub.guide import Guide
 from push_hub.hub import Hub
 from push_hub.keys import HUB
 from push_hub.limits import RateLimit
 from push_hub.metrics import exposition
 from push_hub.pages import add_pages
-from push_hub.requests import Ping, SubscriptionRequest, read_form, read_request
+from push_hub.reader_routes import add_readers
+from push_hub.requests import Ping, SubscriptionRequest, read_form, read_request, web_topic
 from push_hub.settings import HubSettings
 from push_hub.store import SqliteStore
 from push_hub.streams import HEARTBEAT
@@ -45,16 +48,22 @@ def create_app(
     domain: str = "local",
     resolver: AbstractResolver | None = None,
     started: Callable[[Hub], None] | None = None,
+    carrier: Carrier | None = None,
+    guide: Guide | None = None,
 ) -> web.Application:
     """A hub whose database is in the directory `data`, which exists.
 
-    It starts and stops with the application. `started` is called with the hub once it runs.
+    It starts and stops with the application. `started` is called with the hub once it runs and
+    before anything is served; it may give it a carrier that needs to know the hub (`Hub.carry`).
     """
 
     async def running(app: web.Application) -> AsyncIterator[None]:
         store = await SqliteStore.open(data / "hub.sqlite")
         try:
-            hub = Hub(settings, store, trace=trace, node=node, domain=domain, resolver=resolver)
+            hub = Hub(
+                settings, store, trace=trace, node=node, domain=domain, resolver=resolver,
+                carrier=carrier, guide=guide,
+            )  # fmt: skip
             async with hub:
                 app[HUB] = hub
                 if started is not None:
@@ -75,6 +84,7 @@ def create_app(
     app.router.add_get("/stream", get_stream)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/metrics", metrics)
+    add_readers(app)
     add_upstream(app)
     add_admin(app)
     add_pages(app, resolver)
@@ -130,7 +140,8 @@ async def post_hub(request: web.Request) -> web.Response:
     limit = hub.settings.max_form
     if (request.content_length or 0) > limit:
         raise web.HTTPRequestEntityTooLarge(limit, request.content_length or 0)
-    wish = read_request(read_form(await _body(request, limit)))
+    form = read_form(await _body(request, limit))
+    wish = read_request(form, hub.context.naming.topic)
     if isinstance(wish, Ping):
         await hub.ping(wish.topics)
         return web.Response(status=204)
@@ -173,7 +184,7 @@ async def _subscription(hub: Hub, wish: SubscriptionRequest) -> web.Response:
 async def post_content(request: web.Request) -> web.Response:
     """Content from its publisher: POST /publish?topic=URL with a bearer token."""
     hub = request.app[HUB]
-    topic = _topic(request.query.get("topic", ""))
+    topic = web_topic(request.query.get("topic", ""), "topic")
     if not _may_publish(hub, topic, request.headers.get("Authorization", "")):
         text = "a token for this topic is needed: send Authorization: Bearer TOKEN\n"
         return web.Response(status=401, text=text, headers={"WWW-Authenticate": "Bearer"})
@@ -201,9 +212,9 @@ def _may_publish(hub: Hub, topic: Topic, header: str) -> bool:
 async def get_stream(request: web.Request) -> web.StreamResponse:
     """Server-Sent Events: /stream?topic=A&topic=B&after=POSITION."""
     hub = request.app[HUB]
-    topics = {
-        (found := _topic(text)).canonical: found for text in request.query.getall("topic", ())
-    }
+    named = hub.context.naming.topic
+    found = [web_topic(text, "topic", named) for text in request.query.getall("topic", ())]
+    topics = {topic.canonical: topic for topic in found}
     if not topics or len(topics) > hub.settings.topics_per_stream:
         raise BadRequest(f"name from 1 to {hub.settings.topics_per_stream} topics to stream")
     after = _after(request, len(topics))
@@ -246,16 +257,6 @@ def _after(request: web.Request, topics: int) -> list[Position | None]:
     except InvalidPosition as refusal:
         raise BadRequest(f"after: {refusal}") from None
     return found * topics if len(found) == 1 else found or [None] * topics
-
-
-def _topic(spelling: str) -> Topic:
-    try:
-        topic = identify(spelling)
-    except InvalidTopic as refusal:
-        raise BadRequest(f"topic: {refusal}") from None
-    if not topic.canonical.startswith(("http:", "https:")):
-        raise BadRequest("topic must be an http or https URL")
-    return topic
 
 
 async def healthz(request: web.Request) -> web.Response:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from push_hub.carrying import Carrying
+from push_hub.naming import Naming
 from push_hub.settings import HubSettings
 from push_hub.store.interface import Store
 from push_hub.store.records import Caps
@@ -25,6 +27,8 @@ class Context:
     store: Store
     tracer: Tracer
     clock: Callable[[], float]
+    naming: Naming
+    carrying: Carrying
     counters: Counter[str] = field(default_factory=Counter)
     """Events since the start, by name; the names are those of the metrics."""
 
@@ -32,6 +36,20 @@ class Context:
     def caps(self) -> Caps:
         chosen = self.settings
         return Caps(chosen.max_subscriptions, chosen.max_subscriptions_per_host, chosen.max_topics)
+
+
+async def woken(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for the event; False when the time was up first.
+
+    `asyncio.wait_for` of Python 3.11 drops a cancellation that comes together with the event: a
+    loop that waits so might never end.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 class Tasks:

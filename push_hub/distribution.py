@@ -9,7 +9,6 @@ as a slot is free, so that nobody waits for the transaction.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 import time
@@ -19,7 +18,7 @@ import aiohttp
 
 from push_hub.connecting import exact_url, reason_of
 from push_hub.content import Contents
-from push_hub.context import Context, Tasks
+from push_hub.context import Context, Tasks, woken
 from push_hub.errors import StoreError
 from push_hub.limits import HostSlots
 from push_hub.links import link_header
@@ -48,6 +47,7 @@ _MAX_ANSWER = 64 << 10
 """Bytes of an answer that are read to keep the connection; one with more is closed."""
 
 DELIVERY_HEADER = "X-Hub-Delivery"
+POSITION_HEADER = "X-Hub-Position"
 
 
 class Distributor:
@@ -120,13 +120,11 @@ class Distributor:
             except StoreError as error:
                 _log.error("%s", error)
                 pause = _STORE_PAUSE
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), pause)
+            await woken(self._wake, pause)
             if self._busy > _GATHER:
                 # Under load: let more results gather for one transaction.
                 await asyncio.sleep(_ROUND)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), _LONG_ROUND)
+                await woken(self._hurry, _LONG_ROUND)
 
     def _room(self) -> int:
         if self._stopping:
@@ -192,6 +190,7 @@ class Distributor:
         context.counters["superseded"] += exchanged.superseded
         for ended in exchanged.ended:
             context.tracer.unsubscribed(ended.topic, ended.callback, ended.reason)
+            context.carrying.unsubscribed(ended.topic, ended.callback)
         return exchanged
 
     async def _deliver_on(self, delivery: Delivery) -> None:
@@ -281,6 +280,8 @@ class Distributor:
             "Link": link_header(settings.hub_url, delivery.topic),
             # The same for every attempt, so that a receiver can recognise a repeat.
             DELIVERY_HEADER: f"{update.position}-{delivery.subscription}",
+            # The same for every subscriber: which update this is, for a hub that passes it on.
+            POSITION_HEADER: str(update.position),
         }
         if delivery.secret is not None:
             algorithm = delivery.signature or settings.signature

@@ -6,6 +6,7 @@ Nothing here knows about routes; `app` serves a hub over HTTP, and a proxy can r
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -19,12 +20,21 @@ from aiohttp.abc import AbstractResolver
 from identifiers import Position, Topic
 from push_hub.addresses import AddressPolicy
 from push_hub.callbacks import host_of
+from push_hub.carried import Carried
+from push_hub.carrier import Carrier
+from push_hub.carrying import Carrying
 from push_hub.connecting import guarded_session
 from push_hub.context import Context, Tasks
 from push_hub.distribution import Distributor
 from push_hub.errors import Refused, StoreError
+from push_hub.guide import Guide, Guiding
+from push_hub.housekeeping import keep_house
 from push_hub.intake import Intake
+from push_hub.interest import Interest, Looks
 from push_hub.lifecycle import Event
+from push_hub.masking import masked_topic
+from push_hub.naming import Naming
+from push_hub.readers import Readers
 from push_hub.requests import SubscriptionRequest
 from push_hub.settings import HubSettings
 from push_hub.store.interface import Store
@@ -32,6 +42,7 @@ from push_hub.store.records import Origin, Recorded, SubscriptionRecord, Update
 from push_hub.streams import Streams
 from push_hub.tracing import Tracer
 from push_hub.upstream import Upstream
+from push_hub.upstream_asking import Asking
 from push_hub.verification import Verifier
 from traces import NullSink, TraceSink
 
@@ -39,11 +50,7 @@ _log = logging.getLogger(__name__)
 
 Listener = Callable[[Update], None]
 
-_SWEEP = 5.0
-_NEARLY_FULL = 0.8
-_SHORTLY = 60.0
-"""Seconds for which a hub that is nearly full remembers what nobody needs."""
-_FORGET_AT_ONCE = 500
+_OUTSIDE = "outside"
 
 
 class Hub:
@@ -59,20 +66,32 @@ class Hub:
         domain: str = "local",
         clock: Callable[[], float] = time.time,
         resolver: AbstractResolver | None = None,
+        carrier: Carrier | None = None,
+        guide: Guide | None = None,
     ) -> None:
         tracer = Tracer(trace or NullSink(), node, domain)
-        self.context = Context(settings, store, tracer, clock)
+        naming = Naming(settings.public_url)
+        carrying = Carrying(naming, settings.admit_patience)
+        self.context = Context(settings, store, tracer, clock, naming, carrying)
+        if carrier is not None:
+            carrying.use(carrier)
+        self._guiding = Guiding(guide, settings.hub_url)
         self.callback_policy = AddressPolicy(
             settings.allow_callback, "request to a callback", "--allow-callback"
         )
         self.fetch_policy = AddressPolicy(settings.allow_fetch, "fetch", "--allow-fetch")
         self.streams = Streams(self.context)
+        self.interest = Interest(self.context, self.streams)
+        self._looks = Looks()
+        self._running = False
         self._resolver = resolver
         self._listeners: list[Listener] = []
         self._loops = Tasks()
         self._sessions: list[aiohttp.ClientSession] = []
         self._intake: Intake
+        self._carried: Carried
         self.upstream: Upstream
+        self.readers: Readers
         self._verifier: Verifier
         self._distributor: Distributor
 
@@ -101,12 +120,23 @@ class Hub:
         self._intake = Intake(
             self.context, topics, self.fetch_policy, self._recorded, self._distributor.wake
         )
-        self.upstream = Upstream(self.context, topics, self._intake, self.streams)
+        self._intake.ended = self._looks.happened
+        self._carried = Carried(self.context, self._intake, self.interest)
+        asking = Asking(self.context, topics, self._guiding)
+        self.upstream = Upstream(
+            self.context, asking, self._intake, self.interest, self._carried, self._guiding
+        )
+        self.readers = Readers(self.context, self._intake, self.interest, self._looks)
         await self._distributor.start()
         await self._verifier.start()
         self._intake.start()
+        self._carried.start()
         self.upstream.start()
-        self._loops.start(self._sweep())
+        self._loops.start(keep_house(self.context, self.interest, self._verifier.ended))
+        self._loops.start(self.readers.end_leases())
+        self._running = True
+        if self.context.carrying.present:
+            self._loops.start(self.context.carrying.tell(self.store))
         return self
 
     async def __aexit__(
@@ -119,8 +149,10 @@ class Hub:
         self.streams.close()
         await self._loops.stop()
         await self.upstream.stop()
+        await self._carried.stop()
         await self._intake.stop(patience)
         await self._verifier.stop()
+        await self.context.carrying.stop()
         await self._distributor.stop(patience)
         for session in self._sessions:
             await session.close()
@@ -131,6 +163,59 @@ class Hub:
         That is where a proxy asks whether anyone outside wants it. It must not block.
         """
         self._listeners.append(listener)
+
+    def carry(self, carrier: Carrier) -> None:
+        """Have a carrier from now on; best from `started` of `create_app`, before anything is
+        served.
+
+        It is told of the subscriptions in the store soon after, a page at a time, while the hub
+        serves already; of whoever joins or leaves meanwhile at once.
+        """
+        self.context.carrying.use(carrier)
+        if self._running:
+            self._loops.start(self.context.carrying.tell(self.store))
+
+    def carrier_changed(self, topic: Topic) -> None:
+        """The carrier's answer to `brings` is another one for this topic."""
+        self._carried.changed(topic)
+
+    def keep(self, topic: Topic) -> None:
+        """Somebody outside wants the topic: it is followed, and fetched when pinged, until it is
+        let go. Kept in memory only."""
+        if self.interest.hold(topic, _OUTSIDE):
+            self._loops.start(self._keep(topic))
+
+    def let_go(self, topic: Topic) -> None:
+        """Nobody outside wants it any more."""
+        self.interest.release(topic, _OUTSIDE)
+
+    async def first_look(self, topic: Topic, timeout: float) -> None:  # noqa: ASYNC109
+        """Returns when the topic was fetched, or could not be, since it became known, when it has
+        an update, or when the time is up. Refused when the hub has too many topics."""
+        record = await self.interest.settle(topic)
+        with self._looks.of(record.id) as happened, contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while True:
+                    happened.clear()
+                    found = await self.store.topic_by_id(record.id)
+                    if found is None or found.last_fetch_at or found.last_update_at:
+                        return
+                    await happened.wait()
+
+    async def backlog(self, topic: Topic, after: Position | None, limit: int) -> list[Update]:
+        """What this hub numbered itself (`store.identity`) after a position of its own, oldest
+        first; all that is kept without one, or with one of somebody else."""
+        record, publisher = await self.store.topic(topic), self.store.identity.publisher
+        if record is None:
+            return []
+        if after is not None and after.publisher != publisher:
+            after = None
+        return await self.store.backlog(record.id, publisher, after, limit)
+
+    async def positions(self, topic: Topic) -> list[Position]:
+        """The highest Position of each publisher's latest epoch that was recorded here."""
+        record = await self.store.topic(topic)
+        return [] if record is None else await self.store.positions(record.id)
 
     async def subscribe(self, request: SubscriptionRequest) -> asyncio.Task[str | None]:
         """Take a request to subscribe or unsubscribe: durable when it returns, verified later.
@@ -143,6 +228,11 @@ class Hub:
         if request.mode == "subscribe" and not self.settings.serves_host(request.topic.host):
             raise Refused(f"this hub does not serve topics of {request.topic.host}")
         self._verifier.check_room(request.callback)
+        if request.mode == "subscribe" and (
+            (plain := self.context.naming.plain(request.topic)) is not request.topic
+        ):
+            # Made by its own name: that is where it is fetched.
+            await self.store.ensure_topic(plain, self.context.caps, self.context.clock())
         verification = await self.store.request(
             request, lease, self.context.caps, self.context.clock()
         )
@@ -197,37 +287,20 @@ class Hub:
     def _recorded(self, recorded: Recorded) -> None:
         self._distributor.recorded(recorded)
         self.streams.send(recorded.update)
+        self._looks.happened(recorded.update.topic_id)
         for listener in self._listeners:
             try:
                 listener(recorded.update)
             except Exception:
                 _log.exception("a listener failed on %s", recorded.update.position)
 
-    async def _sweep(self) -> None:
-        """End leases whose time is over, and forget what ended long ago."""
-        while True:
-            try:
-                for ended in await self.store.expire(self.context.clock()):
-                    self._verifier.ended(ended)
-                await self._forget()
-            except StoreError as error:
-                _log.error("%s", error)
-            await asyncio.sleep(_SWEEP)
-
-    async def _forget(self) -> None:
-        """What ended long ago; not so long ago when the hub is nearly full.
-
-        Anybody can make it remember requests that nobody confirms and topics nobody has.
-        """
-        settings, now = self.settings, self.context.clock()
-        kept = await self.store.statistics()
-        full = max(
-            kept.topics / settings.max_topics,
-            sum(kept.subscriptions.values()) / settings.max_subscriptions,
-        )
-        before = now - (settings.remember_ended if full < _NEARLY_FULL else _SHORTLY)
-        while await self.store.forget(before, but_topics=self.streams.topics()) >= _FORGET_AT_ONCE:
-            pass
+    async def _keep(self, topic: Topic) -> None:
+        try:
+            record = await self.interest.settle(topic)
+            if self.settings.follow_after is None:
+                await self._intake.look(record.id)  # nobody else would
+        except (Refused, StoreError) as error:
+            _log.error("%s cannot be kept: %s", masked_topic(topic.canonical), error)
 
     def _session(
         self, policy: AddressPolicy, connections: int, timeout: float

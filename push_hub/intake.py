@@ -18,7 +18,7 @@ import aiohttp
 from identifiers import Position, Topic, identify
 from push_hub.addresses import AddressPolicy
 from push_hub.connecting import USER_AGENT
-from push_hub.context import Context, Tasks
+from push_hub.context import Context, Tasks, woken
 from push_hub.discovery import Discovery, discover
 from push_hub.errors import FetchFailed, StoreError
 from push_hub.fetching import Fetched, FetchRefused, fetch
@@ -66,6 +66,8 @@ class Intake:
         self._rate = RateLimit(context.settings.ping_rate)
         self.fetched: FetchListener = ignored
         """Hears how every fetch ended."""
+        self.ended: Callable[[int], None] = lambda _: None
+        """Hears of every topic of which a fetch ended, last of all."""
         self._afresh: set[int] = set()
         """Topics to be fetched whole, changed or not, for what they say about themselves."""
         self._running: set[int] = set()
@@ -88,18 +90,22 @@ class Intake:
     async def ping(self, topics: Sequence[Topic]) -> int:
         """Durable when it returns. How many of the topics, and their relatives, are known here."""
         context = self._context
-        served = [each for each in topics if context.settings.serves_host(each.host)]
+        plain = [context.naming.plain(each) for each in topics]
+        served = [each for each in plain if context.settings.serves_host(each.host)]
         pinged = [(each, _trace_id()) for each in served]
         for topic, trace_id in pinged:
             context.tracer.ping_received(topic.canonical, trace_id)
         # A hub for certain hosts follows their topics before anybody asks; a hub for everybody
         # must not be made to fetch whatever a stranger names.
         create = bool(context.settings.topic_hosts)
-        known = await context.store.ping(pinged, context.caps, context.clock(), create=create)
+        # What the carrier brings comes from it alone: fetched, it would be numbered twice.
+        ours = [each for each in pinged if context.carrying.brings(each[0]) is None]
+        known = await context.store.ping(ours, context.caps, context.clock(), create=create)
         context.counters["pings"] += len(topics)
+        context.counters["pings_carried"] += len(pinged) - len(ours)
         if known:
             self._wake.set()
-        return len(known)
+        return len(known) + len(pinged) - len(ours)
 
     async def look(self, topic_id: int, *, signalled: bool = False, fresh: bool = False) -> None:
         """Fetch a topic that nobody pinged; `signalled` when its hub said that it changed, `fresh`
@@ -124,8 +130,8 @@ class Intake:
         position: Position | None,
     ) -> Recorded | None:
         """Record an update that came by another way; None when it was here before."""
-        context = self._context
-        record = await context.store.ensure_topic(topic, context.caps, context.clock())
+        context, plain = self._context, self._context.naming.plain(topic)
+        record = await context.store.ensure_topic(plain, context.caps, context.clock())
         known = await context.store.known_entries(record.id)
         news = await asyncio.to_thread(find_news, content_type, body, None, known)
         assert news is not None  # without a last digest everything is
@@ -149,10 +155,7 @@ class Intake:
                 _log.error("%s", error)
                 due = now + _STORE_PAUSE
             pause = None if due is None else max(0.0, due - context.clock())
-            try:
-                await asyncio.wait_for(self._wake.wait(), pause)
-            except TimeoutError:
-                continue
+            await woken(self._wake, pause)
 
     async def _begin(self, topic: TopicRecord, now: float) -> None:
         settings = self._context.settings
@@ -177,6 +180,7 @@ class Intake:
                 return
             topic = current
             await self._fetch_and_record(topic)
+            self.ended(topic.id)
         except StoreError as error:
             # The ping number is still ahead: the fetch is made again.
             _log.error("%s", error)
@@ -186,6 +190,7 @@ class Intake:
             _log.exception("a fetch failed in an unexpected way")
             failure = FetchFailed(f"a fault of the hub: {error!r}"[:200])
             await self._failed(topic, topic.trace_id or _trace_id(), failure)
+            self.ended(topic.id)
         finally:
             self._running.discard(topic.id)
             self._hosts[host] -= 1
@@ -199,6 +204,8 @@ class Intake:
         settings = context.settings
         fresh = topic.id in self._afresh
         self._afresh.discard(topic.id)
+        if await self._left_to_the_carrier(topic):
+            return
         subscribers = await store.subscribers(topic.id, context.clock())
         try:
             found = await fetch(
@@ -215,6 +222,8 @@ class Intake:
             await self._failed(topic, trace_id, failure)
             return
         context.counters["fetches"] += 1
+        if await self._left_to_the_carrier(topic):
+            return
         news = links = None
         if found.body is not None:
             known = await store.known_entries(topic.id)
@@ -241,6 +250,13 @@ class Intake:
                 topic, news, found.content_type, found.body, Origin.FETCHED, trace_id, found=found
             )
         await self.fetched(topic, links, news is not None, None)
+
+    async def _left_to_the_carrier(self, topic: TopicRecord) -> bool:
+        """Whether the carrier brings the topic, or began to while it was fetched."""
+        if self._context.carrying.brings(identify(topic.canonical)) is None:
+            return False
+        await self._context.store.skip_fetch(topic.id, topic.ping_serial, self._context.clock())
+        return True
 
     async def _failed(self, topic: TopicRecord, trace_id: str, failure: FetchFailed) -> None:
         context, schedule = self._context, self._context.settings.fetch_retries

@@ -9,7 +9,7 @@ optional: `hub.entries=new` (leave out entries already delivered) and `hub.signa
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qs
@@ -54,6 +54,7 @@ class Ping:
 
 
 Form = Mapping[str, Sequence[str]]
+Named = Callable[[str], Topic]
 
 
 def read_form(body: bytes) -> Form:
@@ -68,27 +69,27 @@ def read_form(body: bytes) -> Form:
         raise BadRequest(f"the form has more than {MAX_FIELDS} fields: send fewer") from None
 
 
-def read_request(form: Form) -> SubscriptionRequest | Ping:
-    """What the form asks for, or a BadRequest that says what to change."""
+def read_request(form: Form, named: Named = identify) -> SubscriptionRequest | Ping:
+    """What the form asks for, or a BadRequest that says what to change; `named` knows topics."""
     mode = _one(form, "hub.mode").lower()
     if mode == "publish":
-        return _ping(form)
+        return _ping(form, named)
     if mode in ("subscribe", "unsubscribe"):
-        return _subscription(form, mode)
+        return _subscription(form, mode, named)
     raise BadRequest("hub.mode must be subscribe, unsubscribe or publish")
 
 
-def _ping(form: Form) -> Ping:
+def _ping(form: Form, named: Named) -> Ping:
     spellings = [*form.get("hub.url", ()), *form.get("hub.topic", ()), *form.get("hub.url[]", ())]
     if not any(spellings):
         raise BadRequest("hub.url is missing: name the topic that changed (or in hub.topic)")
     if len(spellings) > MAX_TOPICS_PER_PING:
         raise BadRequest(f"more than {MAX_TOPICS_PER_PING} topics in one ping: send several pings")
-    topics = {(found := _web_topic(each, "hub.url")).canonical: found for each in spellings if each}
-    return Ping(tuple(topics.values()))
+    found = [web_topic(each, "hub.url", named) for each in spellings if each]
+    return Ping(tuple({topic.canonical: topic for topic in found}.values()))
 
 
-def _subscription(form: Form, mode: str) -> SubscriptionRequest:
+def _subscription(form: Form, mode: str, named: Named) -> SubscriptionRequest:
     callback = check_callback(_one(form, "hub.callback"))
     spelling = _one(form, "hub.topic")
     verify = [word for value in form.get("hub.verify", ()) for word in value.lower().split(",")]
@@ -102,7 +103,7 @@ def _subscription(form: Form, mode: str) -> SubscriptionRequest:
         raise BadRequest(f"hub.signature must be one of {', '.join(ALGORITHMS)}")
     return SubscriptionRequest(
         mode,
-        _web_topic(spelling, "hub.topic"),
+        web_topic(spelling, "hub.topic", named),
         callback,
         secret=_secret(form) if mode == "subscribe" else None,
         lease_seconds=_lease(form) if mode == "subscribe" else None,
@@ -140,9 +141,10 @@ def _verify_token(form: Form) -> str | None:
     return token
 
 
-def _web_topic(spelling: str, field: str) -> Topic:
+def web_topic(spelling: str, field: str, named: Named = identify) -> Topic:
+    """The topic that a field names, or a BadRequest that says what is wrong with it."""
     try:
-        topic = identify(spelling)
+        topic = named(spelling)
     except InvalidTopic as refusal:
         raise BadRequest(f"{field}: {refusal}") from None
     if not topic.canonical.startswith(("http:", "https:")):

@@ -108,6 +108,16 @@ class HubSettings:
     pinged_lately: float = 7 * 86_400.0
     """How long a ping here means that the publisher pings here."""
 
+    admit_patience: float = 15.0
+    """For a carrier to be ready for a topic before a callback is asked."""
+
+    reader_lease: float = 3_600.0
+    """How long one GET of /t/TOPIC counts as a reader of the topic."""
+    reader_patience: float = 10.0
+    """For the first version of a topic that a reader asks for."""
+    reader_topics: int = 10_000
+    """Topics that are followed for readers of /t/ at a time."""
+
     streams_at_once: int = 5_000
     topics_per_stream: int = 100
     stream_buffer: int = 1 << 20

@@ -41,6 +41,7 @@ class Streams:
         self._context = context
         self._by_topic: dict[int, set[Stream]] = {}
         self._count = 0
+        self._opened = 0
         self._closed = False
         self.opened: Callable[[], object] = lambda: None
         """Called when somebody begins to watch."""
@@ -69,7 +70,7 @@ class Streams:
         try:
             records = [
                 await self._context.store.ensure_topic(
-                    topic, self._context.caps, self._context.clock()
+                    self._context.naming.plain(topic), self._context.caps, self._context.clock()
                 )
                 for topic in topics
             ]
@@ -80,9 +81,12 @@ class Streams:
             record.id: topic.spelling for record, topic in zip(records, topics, strict=True)
         }
         stream = Stream(self._context, spellings, name)
-        for record in records:
+        self._opened += 1
+        stream.topics, stream.reader = tuple(topics), f"{name} {self._opened}"
+        for record, topic in zip(records, topics, strict=True):
             self._by_topic.setdefault(record.id, set()).add(stream)
             self._context.tracer.subscribed(record.canonical, name)
+            self._context.carrying.joined(topic, stream.reader, None)
         stream.starts = list(zip(records, after, strict=True))
         self.opened()
         return stream
@@ -97,6 +101,8 @@ class Streams:
                 self._by_topic.pop(topic_id, None)
         for record, _ in stream.starts:
             self._context.tracer.unsubscribed(record.canonical, stream.name, stream.reason)
+        for topic in stream.topics:
+            self._context.carrying.left(topic, stream.reader)
         self._count -= 1
 
     def send(self, update: Update) -> None:
@@ -122,6 +128,9 @@ class Stream:
     def __init__(self, context: Context, spellings: dict[int, str], name: str) -> None:
         self.spellings = spellings
         self.name = name
+        self.topics: tuple[Topic, ...] = ()
+        self.reader = name
+        """What the carrier knows it by: no other stream has this name."""
         self.starts: list[tuple[TopicRecord, Position | None]] = []
         self.reason: str | None = None
         self.abort: Callable[[], None] = lambda: None
@@ -160,7 +169,8 @@ class Stream:
         waiting: Event | None
         while not self._ended:
             try:
-                waiting = await asyncio.wait_for(self._queue.get(), heartbeat)
+                async with asyncio.timeout(heartbeat):
+                    waiting = await self._queue.get()
             except TimeoutError:
                 yield None
                 continue

@@ -1,71 +1,77 @@
 """Follows topics that nobody pings here: as a subscriber at their own hub, or by polling.
 
-The rules are in `following`; here they meet the store, the clock and other hubs. `app` routes what
-those hubs say to `verify` and `push`. A topic's state is in the store, so a restart goes on.
+The rules are in `following`; here they meet the store, the clock and other hubs, which are asked by
+`upstream_asking`. `upstream_routes` hands on what those hubs say to `verify` and `push`. A topic's
+state is in the store, so a restart goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import secrets
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-import aiohttp
-
+from identifiers import Position, identify
 from push_hub import following as rules
-from push_hub.connecting import exact_url, reason_of
-from push_hub.context import Context, Tasks
+from push_hub.carried import Carried
+from push_hub.context import Context, Tasks, woken
 from push_hub.discovery import Discovery
 from push_hub.errors import StoreError
 from push_hub.following import Following, Patience, Way
+from push_hub.guide import Guiding
 from push_hub.intake import Intake, ignored
-from push_hub.limits import RateLimit
-from push_hub.logs import event
-from push_hub.settings import Rate
+from push_hub.interest import Interest
+from push_hub.news import digest_of
 from push_hub.signatures import verified
-from push_hub.store.records import TopicRecord
-from push_hub.streams import Streams
+from push_hub.store.interface import SENT
+from push_hub.store.records import Origin, TopicRecord
+from push_hub.upstream_asking import Asking
+from traces import TRACE_ID_BYTES, new_trace_id
 
 _log = logging.getLogger(__name__)
 
-_AT_ONCE = 8
-"""Hubs that are asked at the same time."""
-_RATE = Rate(per_second=1.0, burst=50)
-"""Of requests to one host."""
 _LATER = 10.0
 """Seconds after which a topic is fetched again when a push announced what was not there yet."""
 _LONGEST_TICK = 5.0
 _BATCH = 100
-PATH = "/upstream/"
+_OTHERS = 3
+"""Hubs of a guide that may fail one after the other before it takes time to ask again."""
 MAX_CHALLENGE = 4_096
 MAX_URL = 2_048
 
 
-class _AskedTooOften(Exception):
-    """A host that many topics name as their hub, which may know nothing of it."""
+@dataclass(frozen=True, slots=True)
+class Push:
+    """What another hub sent."""
+
+    body: bytes
+    content_type: str = "application/octet-stream"
+    position: Position | None = None
+    """Of the update, where the hub numbers its updates and says so."""
 
 
 class Upstream:
     """One loop that does what is due, and the answers to other hubs."""
 
     def __init__(
-        self, context: Context, session: aiohttp.ClientSession, intake: Intake, streams: Streams
+        self,
+        context: Context,
+        asking: Asking,
+        intake: Intake,
+        interest: Interest,
+        carried: Carried,
+        guiding: Guiding,
     ) -> None:
         self._context = context
-        self._session = session
+        self._asking = asking
         self._intake = intake
-        self._streams = streams
-        settings = context.settings
-        self._patience = Patience(
-            settings.poll_shortest, settings.poll_longest, settings.confirm_patience,
-            settings.ask_again, settings.pinged_lately,
-        )  # fmt: skip
-        self._slots = asyncio.Semaphore(_AT_ONCE)
-        self._rate = RateLimit(_RATE)
+        self._interest = interest
+        self._carried = carried
+        self._guiding = guiding
+        self._patience = Patience.of(context.settings)
         self._tidy_at = 0.0
         self._wake = asyncio.Event()
         self._checking: set[int] = set()
@@ -78,13 +84,14 @@ class Upstream:
         """Follow, if that is chosen."""
         if self._context.settings.follow_after is not None:
             self._intake.fetched = self.fetched
-            self._streams.opened = self._wake.set
+            self._interest.begun = self._wake.set
             self._tasks.start(self._run(self._context.settings.follow_after))
 
     async def stop(self) -> None:
         """State is in the store: the next start goes on, also with what a fetch still finds."""
         self._intake.fetched = ignored
         await self._tasks.stop()
+        await self._asking.stop()
 
     async def _run(self, patience: float) -> None:
         tick = min(_LONGEST_TICK, max(0.05, patience / 4))
@@ -102,23 +109,28 @@ class Upstream:
             except StoreError as error:
                 _log.error("%s", error)
                 more = False
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), tick / 10 if more else tick)
+            await woken(self._wake, tick / 10 if more else tick)
 
     async def _round(self, patience: float, search: bool) -> bool:
         """Whether there is more to do than was done."""
         store, now = self._context.store, self._context.clock()
-        watched = self._streams.topics()
+        watched = self._interest.topics()
         told_before = now - self._patience.pinged_lately
+        # Where somebody is asked who brings a topic, what came is no promise of what will.
+        asked = self._context.carrying.present or self._guiding.present
+        sent = {Origin.PUBLISHED} if asked else SENT
         await store.begin_following(
             now,
             asked_before=now - patience if search else None,
             told_before=told_before,
             watched=watched,
+            sent=sent,
         )
         if now >= self._tidy_at:
             self._tidy_at = now + min(30.0, patience * 2)
-            await store.end_following(told_before=told_before, watched=watched, limit=1_000)
+            await store.end_following(
+                told_before=told_before, watched=watched, sent=sent, limit=1_000
+            )
         due = await store.due_following(now, _BATCH)
         for each in due:
             await self._act(each.topic_id, now)
@@ -130,36 +142,65 @@ class Upstream:
         topic = await self._context.store.topic_by_id(topic_id)
         if topic is None or record is None or record.due is None or record.due > now:
             return
+        if await self._carried.takes(record, topic):
+            return
         until = (topic.last_ping_at or 0) + self._patience.pinged_lately
         leased = record.way is Way.HUB and record.renew_at is not None and record.renew_at > now
-        if topic.last_ping_at is not None and until > now and not leased:
-            await self._put(rules.pinged(now, record, until), record.way)
+        pinged = topic.last_ping_at is not None and until > now
+        if pinged and not leased and not record.guided:
+            await self._asking.put(rules.pinged(now, record, until), record.way)
         elif record.way is Way.ASKED:
-            reason = f"its hub {record.hub} did not confirm our subscription"
-            await self._poll_instead(record, reason)
+            reason = f"{rules.whose(record)} {record.hub} did not confirm our subscription"
+            await self._asking.poll_instead(record, reason)
         elif record.way is Way.HUB and (record.lease_until or 0) <= now:
-            reason = f"its hub {record.hub} did not renew our subscription"
-            await self._poll_instead(record, reason)
+            reason = f"{rules.whose(record)} {record.hub} did not renew our subscription"
+            await self._asking.poll_instead(record, reason)
+        elif (record := await self._guided(record, topic, now)).due is None:
+            pass  # another hub is asked
         elif record.way is Way.HUB and record.renew_at is not None and record.renew_at <= now:
-            await self._ask(record, record.hub or "", record.self_url or "")
+            hub, self_url = record.hub or "", record.self_url or ""
+            await self._asking.ask(record, hub, self_url, guided=record.guided)
         elif record.way is Way.HUB:
             self._checking.add(topic.id)
             due = min(record.renew_at or now, record.lease_until or now)
             due = min(max(due, now + 1), now + self._patience.poll_longest)
-            await self._put(replace(record, due=due))
-            await self._intake.look(topic.id)
+            await self._asking.put(replace(record, due=due))
+            if not record.guided:
+                await self._intake.look(topic.id)
         elif record.way is Way.POLLED:
             await self._poll(record, now)
         else:
-            await self._put(rules.looked_at(now, record, self._patience))
+            await self._asking.put(rules.looked_at(now, record, self._patience))
             await self._intake.look(topic.id, fresh=True)
+
+    async def _guided(self, record: Following, topic: TopicRecord, now: float) -> Following:
+        """Ask at the hub that the guide names, unless it is the one that we have, or failed lately.
+
+        Returns the record to go on with; nothing is due in it any more when a hub was asked.
+        """
+        before = record.hub if record.guided else None
+        hub = await self._guiding.hub_for(identify(topic.canonical), before)
+        if hub is None and record.guided:
+            # Plain WebSub again: whatever hub the topic names itself.
+            return replace(
+                record, way=Way.LOOKING, guided=False, hub=None, self_url=None, token=None,
+                secret=None, ask_after=None, failures=0,
+            )  # fmt: skip
+        # Another one than the one that failed is asked at once, but not ever again.
+        tired = (record.ask_after or 0) > now and (hub == before or record.failures > _OTHERS)
+        if hub is None or tired or (record.way is Way.HUB and hub == before):
+            return record
+        await self._asking.ask(record, hub, topic.fetch_url, guided=True)
+        return replace(record, due=None)
 
     async def _poll(self, record: Following, now: float) -> None:
         if record.hub and record.self_url and record.ask_after and record.ask_after <= now:
-            await self._ask(record, record.hub, record.self_url)
+            await self._asking.ask(record, record.hub, record.self_url)
             return
         # Should the end of the fetch be lost, the next poll is due all the same.
-        await self._put(replace(record, due=now + (record.interval or self._patience.poll_longest)))
+        await self._asking.put(
+            replace(record, due=now + (record.interval or self._patience.poll_longest))
+        )
         await self._intake.look(record.topic_id)
 
     async def fetched(
@@ -180,14 +221,16 @@ class Upstream:
         if record.way is Way.LOOKING:
             await self._decide(record, topic, links, failure)
         elif record.way is Way.HUB and checking and changed and not announced:
-            await self._poll_instead(record, f"its hub {record.hub} did not push an update")
+            await self._asking.poll_instead(
+                record, f"{rules.whose(record)} {record.hub} did not push an update"
+            )
         elif record.way is Way.POLLED:
             record = rules.after_poll(now, record, changed, self._patience)
             hub = _hub_of(links, self._context.settings.hub_url) if links else None
             if hub and hub != record.hub:
-                await self._ask(record, hub, _self_of(links, topic))
+                await self._asking.ask(record, hub, _self_of(links, topic))
             else:
-                await self._put(record)
+                await self._asking.put(record)
 
     async def _decide(
         self, record: Following, topic: TopicRecord, links: Discovery | None, failure: str | None
@@ -196,83 +239,21 @@ class Upstream:
         now, own = self._context.clock(), self._context.settings.hub_url
         if failure is not None or links is None:
             reason = f"it could not be fetched: {failure or 'no content'}"
-            await self._put(rules.polled(now, record, reason, self._patience), record.way)
+            await self._asking.put(rules.polled(now, record, reason, self._patience), record.way)
         elif any(rules.is_own(hub, own) for hub in links.hubs):
             # It should ping, and then this ends; until it does nobody hears of news otherwise.
             rarely = replace(record, interval=self._patience.poll_longest)
             reason = "it names this hub as its own, and has not pinged it yet"
-            await self._put(rules.polled(now, rarely, reason, self._patience), record.way)
+            await self._asking.put(rules.polled(now, rarely, reason, self._patience), record.way)
         elif hub := _hub_of(links, own):
-            await self._ask(record, hub, _self_of(links, topic))
+            await self._asking.ask(record, hub, _self_of(links, topic))
         else:
             reason = "it names no hub"
-            await self._put(rules.polled(now, record, reason, self._patience), record.way)
-
-    async def _ask(self, record: Following, hub: str, self_url: str) -> None:
-        """The state is written before the request: a hub may verify before it answers."""
-        same = record.hub == hub and record.token and record.secret
-        token = record.token if same and record.token else secrets.token_urlsafe(24)
-        secret = record.secret if same and record.secret else secrets.token_hex(32).encode()
-        asked = rules.asked(
-            self._context.clock(), record, hub, self_url, token, secret, self._patience
-        )
-        await self._put(asked)
-        self._tasks.start(self._request(asked))
-
-    async def _request(self, asked: Following) -> None:
-        settings = self._context.settings
-        form = {
-            "hub.mode": "subscribe",
-            "hub.topic": asked.self_url or "",
-            "hub.callback": f"{settings.public_url.rstrip('/')}{PATH}{asked.token}",
-            "hub.secret": (asked.secret or b"").decode(),
-            "hub.lease_seconds": str(rules.LEASE),
-        }
-        try:
-            host = exact_url(asked.hub or "").host or ""
-            if self._rate.take(host, self._context.clock()):
-                raise _AskedTooOften
-            self._context.counters["upstream_requests"] += 1
-            async with (
-                self._slots,
-                self._session.post(
-                    exact_url(asked.hub or ""), data=form, allow_redirects=False
-                ) as answer,
-            ):
-                if 200 <= answer.status < 300:
-                    return
-                reason = f"its hub {asked.hub} answered {answer.status}"
-        except _AskedTooOften:
-            reason = f"its hub {asked.hub} is named by many topics: it will be asked later"
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            reason = f"its hub {asked.hub} cannot be asked: {reason_of(error)}"
-        current = await self._context.store.following(asked.topic_id)
-        # While a lease runs, a renewal that failed is tried again before it ends.
-        if current is not None and current.way is Way.ASKED and current.token == asked.token:
-            await self._poll_instead(current, reason)
-        elif current is not None and current.way is Way.HUB and current.renew_at is None:
-            now, until = self._context.clock(), current.lease_until or 0.0
-            again = min(until, now + max(60.0, (until - now) / 4))
-            await self._put(replace(current, renew_at=again, due=again, reason=reason))
-
-    async def _poll_instead(self, record: Following, reason: str) -> None:
-        self._context.counters["upstream_failures"] += 1
-        now = self._context.clock()
-        failed = rules.polled(now, record, reason, self._patience, hub_failed=True)
-        await self._put(failed, record.way)
+            await self._asking.put(rules.polled(now, record, reason, self._patience), record.way)
 
     async def _again(self, topic_id: int) -> None:
         await asyncio.sleep(_LATER)
         await self._intake.look(topic_id, signalled=True)
-
-    async def _put(self, record: Following, before: Way | None = None) -> None:
-        """Keep it; a change from the way `before` is worth a line in the log."""
-        await self._context.store.follow(record)
-        if before is not None and before is not record.way:
-            event(
-                _log, "following", topic_id=record.topic_id, way=record.way, hub=record.hub,
-                reason=record.reason,
-            )  # fmt: skip
 
     async def verify(
         self, token: str, mode: str, topic: str, challenge: str, lease: str, reason: str
@@ -283,7 +264,9 @@ class Upstream:
             return None
         if mode == "denied":
             words = "".join(c if c.isprintable() else " " for c in reason[:200])
-            await self._poll_instead(record, f"its hub {record.hub} denied: {words or 'no reason'}")
+            await self._asking.poll_instead(
+                record, f"{rules.whose(record)} {record.hub} denied: {words or 'no reason'}"
+            )
             return ""
         if mode != "subscribe" or not challenge or len(challenge) > MAX_CHALLENGE:
             return None
@@ -292,22 +275,39 @@ class Upstream:
         seconds = int(lease) if lease.isascii() and lease.isdigit() and len(lease) < 12 else None
         self._context.counters["upstream_confirmed"] += 1
         confirmed = rules.confirmed(self._context.clock(), record, seconds, self._patience)
-        await self._put(confirmed, record.way)
+        await self._asking.put(confirmed, record.way)
         return challenge
 
-    async def push(self, token: str, signature: str, body: bytes) -> bool:
+    async def push(self, token: str, signature: str, push: Push) -> bool:
         """A hub says that a topic changed. False when nobody here wants it any more."""
         store = self._context.store
         record = await store.following_by_token(token)
         if record is None or record.secret is None:
             return False
-        if not verified(signature, record.secret, body):
+        if not verified(signature, record.secret, push.body):
             self._context.counters["upstream_forged"] += 1
             return True
         self._context.counters["upstream_pushes"] += 1
         await store.pushed(record.topic_id, self._context.clock())
+        if record.guided and push.position is not None:
+            return await self._take(record, push, push.position)
         self._announced.add(record.topic_id)
         await self._intake.look(record.topic_id, signalled=True)
+        return True
+
+    async def _take(self, record: Following, push: Push, position: Position) -> bool:
+        """The hub that our guide named pushed an update that has a number: it is recorded so."""
+        context = self._context
+        topic = await context.store.topic_by_id(record.topic_id)
+        if topic is None:
+            return False
+        known = topic.last_ping_at is not None and topic.digest == digest_of(push.body)
+        if known or position.publisher == context.store.identity.publisher:
+            return True  # pinged and fetched here first, or it is our own that comes back
+        await self._intake.accept(
+            identify(topic.canonical), push.content_type, push.body, Origin.RECEIVED_PUBLISHED,
+            new_trace_id(secrets.token_bytes(TRACE_ID_BYTES)), position,
+        )  # fmt: skip
         return True
 
 

@@ -1,7 +1,8 @@
 """Verification of intent: asks a callback whether its owner meant the request.
 
 A request is in the store before this begins and leaves it with the callback's answer, so a
-restart asks again. Denials go the same way, once, and nobody waits for them.
+restart asks again. Where the hub has a carrier, that is asked first, unless the callback receives
+the topic already. Denials go the same way, once, and nobody waits for them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import logging
 import random
 import secrets
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import aiohttp
@@ -19,13 +22,16 @@ import aiohttp
 from push_hub.callbacks import denial_url, host_of, verification_url
 from push_hub.connecting import exact_url, reason_of
 from push_hub.context import Context, Tasks
-from push_hub.errors import Busy, StoreError
+from push_hub.errors import Busy, Refused, StoreError
+from push_hub.lifecycle import RECEIVING
 from push_hub.limits import RateLimit
 from push_hub.logs import event
 from push_hub.masking import masked_callback, masked_topic
 from push_hub.store.records import SubscriptionRecord, Verification
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _PER_HOST = 32
 _STORE_PAUSE = 1.0
@@ -77,6 +83,9 @@ class Verifier:
         self._tasks.start(self._deny(denial_url(callback, topic=topic, reason=reason), callback))
 
     async def _verify(self, verification: Verification) -> str | None:
+        refusal = await self._until_stored(lambda: self._admit(verification))
+        if refusal is not None:
+            return refusal
         context, schedule = self._context, self._context.settings.verification_retries
         attempts = 0
         while True:
@@ -90,20 +99,43 @@ class Verifier:
                 if schedule.exhausted(attempts):
                     break
             await asyncio.sleep(schedule.delay(attempts, random.random()))
+        await self._until_stored(lambda: self._conclude(verification, asked_at, reason))
+        return reason
+
+    async def _until_stored(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do it, again and again while the store cannot."""
         while True:
             try:
-                await self._conclude(verification, asked_at, reason)
-                return reason
+                return await work()
             except StoreError as error:
                 _log.error("%s", error)
                 await asyncio.sleep(_STORE_PAUSE)
+
+    async def _admit(self, verification: Verification) -> str | None:
+        """Why the hub's carrier will never bring the topic, if so: then it is over and told."""
+        context, topic, callback = self._context, verification.topic, verification.callback
+        if verification.mode != "subscribe" or not context.carrying.present:
+            return None
+        existing = await context.store.subscription(topic, callback)
+        if existing is None or existing.state in RECEIVING:
+            return None
+        try:
+            await context.carrying.admit_callback(topic, callback)
+        except Refused as refusal:
+            reason = str(refusal)
+            await self._conclude(verification, context.clock(), reason)
+            self.deny(callback, topic, reason)
+            return reason
+        return None
 
     async def _conclude(
         self, verification: Verification, asked_at: float, reason: str | None
     ) -> None:
         context = self._context
         if reason is not None:
-            await context.store.refuse(verification, reason, context.clock())
+            refused = await context.store.refuse(verification, reason, context.clock())
+            if refused is not None and refused.state not in RECEIVING:
+                context.carrying.unsubscribed(refused.topic, refused.callback)
             context.counters["verifications_failed"] += 1
             self._told("not confirmed", verification, reason)
             return
@@ -113,6 +145,7 @@ class Verifier:
             return
         if verification.mode == "subscribe":
             context.tracer.subscribed(record.topic, record.callback)
+            context.carrying.subscribed(record.topic, record.callback, record.expires_at)
             self._told("subscribed", verification, None)
         else:
             self.ended(record)
@@ -121,6 +154,7 @@ class Verifier:
         """Note the end of a subscription."""
         self._told("ended", record, record.reason)
         self._context.tracer.unsubscribed(record.topic, record.callback, record.reason)
+        self._context.carrying.unsubscribed(record.topic, record.callback)
 
     def _told(
         self, what: str, which: Verification | SubscriptionRecord, reason: str | None

@@ -7,8 +7,11 @@ import gc
 import logging
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
@@ -17,6 +20,7 @@ from psph.configuration.addresses import parse_address
 from psph.errors import PsphError
 
 if TYPE_CHECKING:
+    from bootstrap import Server
     from push_hub import HubSettings
 
 _log = logging.getLogger(__name__)
@@ -58,6 +62,12 @@ _NETWORKS = "Private network that {} may be in, in CIDR form; may be repeated."
     default=True,
     help="Follow topics that nobody pings here at their own hub, or by polling. On by default.",
 )
+@click.option(
+    "--domain",
+    metavar="DOMAIN",
+    help="Follow topics of zones that have a fabric at the PSPH of this domain, found by DNS.",
+)
+@click.option("--dns", metavar="HOST:PORT", help="Ask this name server for --domain.")
 def hub(
     listen: str,
     data: Path,
@@ -68,6 +78,8 @@ def hub(
     trusted_proxy: tuple[str, ...],
     poll: float | None,
     follow: bool,
+    domain: str | None,
+    dns: str | None,
 ) -> None:
     """Run a WebSub hub until Ctrl-C or SIGTERM.
 
@@ -102,6 +114,7 @@ def hub(
             poll_every=poll,
             follow_after=60.0 if follow else None,
         )
+        way = _way(domain, dns)
     except (ValueError, InvalidHost) as error:
         raise click.UsageError(str(error)) from None
     except OSError as error:
@@ -115,7 +128,29 @@ def hub(
     gc.freeze()
     gc.set_threshold(20_000, 50, 50)
     log_to(sys.stderr)
-    loop.run(_serve(settings, data, host, port))
+    loop.run(_serve(settings, data, host, port, way))
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How to find the PSPH of our domain."""
+
+    domain: str
+    nameservers: tuple[Server, ...]
+
+
+def _way(domain: str | None, dns: str | None) -> _Way | None:
+    from bootstrap import BootstrapError, Server
+    from identifiers import normalise_host
+
+    if domain is None:
+        if dns is not None:
+            raise ValueError("--dns is for --domain: name that, too")
+        return None
+    try:
+        return _Way(normalise_host(domain), () if dns is None else (Server.parse(dns),))
+    except BootstrapError as error:
+        raise ValueError(f"--dns: {error}") from None
 
 
 def _is_public_url(text: str) -> bool:
@@ -127,7 +162,35 @@ def _is_public_url(text: str) -> bool:
     )
 
 
-async def _serve(settings: HubSettings, data: Path, host: str, port: int) -> None:
+@asynccontextmanager
+async def _guided(way: _Way | None) -> AsyncIterator[dict[str, Any]]:
+    """What `create_app` needs to follow topics at the PSPH of our domain."""
+    if way is None:
+        yield {}
+        return
+    from bootstrap import Resolver
+    from bootstrap.http_resolver import ZoneResolver
+    from identifiers import zone_of_host
+    from psph.guide import DomainGuide
+
+    async with Resolver(way.nameservers) as resolver, AsyncExitStack() as stack:
+        found: dict[str, Any] = {"guide": DomainGuide(resolver, way.domain)}
+        if way.nameservers:
+            # Only that name server may know where the PSPH is.
+            names = ZoneResolver([zone_of_host(way.domain)], way.nameservers)
+            stack.push_async_callback(names.close)
+            found["resolver"] = names
+        yield found
+
+
+async def _serve(settings: HubSettings, data: Path, host: str, port: int, way: _Way | None) -> None:
+    async with _guided(way) as guided:
+        await _serve_guided(settings, data, host, port, guided)
+
+
+async def _serve_guided(
+    settings: HubSettings, data: Path, host: str, port: int, guided: dict[str, Any]
+) -> None:
     import socket
     from dataclasses import replace
 
@@ -147,7 +210,8 @@ async def _serve(settings: HubSettings, data: Path, host: str, port: int) -> Non
         listening = socket.create_server((host, port), family=family, backlog=1024)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}"
-        app = create_app(replace(settings, public_url=settings.public_url or address), data)
+        chosen = replace(settings, public_url=settings.public_url or address)
+        app = create_app(chosen, data, **guided)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
         await runner.setup()
     except (OSError, StoreError) as error:

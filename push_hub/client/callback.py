@@ -82,7 +82,7 @@ def read_verification(
     if mode == "denied":
         return Denied(_line(query.get("hub.reason", "")) or "it gives no reason")
     challenge = query.get("hub.challenge", "")
-    if mode != wanted or not challenge or len(challenge) > MAX_CHALLENGE:
+    if not wanted or mode != wanted or not challenge or len(challenge) > MAX_CHALLENGE:
         return None
     return Confirmed(mode, challenge, _lease(query.get("hub.lease_seconds", "")))
 

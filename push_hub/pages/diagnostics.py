@@ -106,6 +106,8 @@ def _watched(
     hub: Hub, topic: TopicRecord, following: Following | None, subscribers: int
 ) -> list[str]:
     """The ways by which the hub learns of news, in words."""
+    if words := hub.context.carrying.brings(identify(topic.canonical)):
+        return [f"carried here: {words}"]
     ways = []
     if topic.last_ping_at is not None or (following and following.way is Way.PINGED):
         ways.append("its publisher pings this hub")
@@ -120,13 +122,16 @@ def _watched(
 def _followed(following: Following) -> str:
     host = masked_topic(following.hub or "unknown")
     because = f", because {following.reason}" if following.reason else ""
+    whose = "the hub of our domain" if following.guided else "its own hub"
     if following.way is Way.HUB:
-        return f"its own hub pushes to this one: {host}"
+        return f"{whose} pushes to this one: {host}"
     if following.way is Way.ASKED:
-        return f"its own hub was asked and has not confirmed yet: {host}"
+        return f"{whose} was asked and has not confirmed yet: {host}"
     if following.way is Way.POLLED:
         every = f" every {following.interval:.0f} s" if following.interval else ""
         return f"polled{every}{because}"
+    if following.way is Way.CARRIED:
+        return f"carried here until a moment ago: {following.reason}"
     return "about to be fetched, to see which hub it names"
 
 
@@ -135,6 +140,7 @@ def _following(following: Following, show: Callable[[str], str]) -> Values:
     return {
         "way": str(following.way),
         "hub": masked_topic(following.hub) if following.hub else None,
+        "guided": following.guided,
         "topic_at_hub": show(following.self_url) if following.self_url else None,
         "since": following.since,
         "lease_until": following.lease_until,

@@ -8,18 +8,20 @@ Times are seconds since 1970, given by the caller.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
-from identifiers import Position, Topic
+from identifiers import Position, PublisherId, Topic
 from push_hub.following import Following
 from push_hub.lifecycle import Event
 from push_hub.requests import SubscriptionRequest
 from push_hub.store.records import (
+    Active,
     Caps,
     DeliveryResult,
     Exchanged,
     Identity,
     NewUpdate,
+    Origin,
     Recorded,
     Statistics,
     SubscriptionRecord,
@@ -29,6 +31,9 @@ from push_hub.store.records import (
     Version,
     Waiting,
 )
+
+SENT: Final = frozenset(Origin) - {Origin.FETCHED}
+"""How an update comes that was sent here: there was nothing to fetch."""
 
 
 class Store(Protocol):
@@ -84,6 +89,9 @@ class Store(Protocol):
     ) -> list[SubscriptionRecord]:
         """In the order of their ids, from the one after `after` on."""
 
+    async def active(self, *, after: int = 0, limit: int = 100) -> list[Active]:
+        """Those that receive, in the order of their ids, from the one after `after` on."""
+
     async def subscribers(self, topic_id: int, now: float) -> int:
         """How many callbacks receive the topic's updates."""
 
@@ -99,7 +107,8 @@ class Store(Protocol):
         """In the order of their ids, from the one after `after` on."""
 
     async def ensure_topic(self, topic: Topic, caps: Caps, now: float) -> TopicRecord:
-        """The topic, made when there is none; Refused when there are too many."""
+        """The topic, made when there is none; Refused when there are too many. It counts as made
+        now: one without an update is forgotten some time after this."""
 
     async def ping(
         self, topics: Sequence[tuple[Topic, str]], caps: Caps, now: float, *, create: bool
@@ -138,6 +147,9 @@ class Store(Protocol):
     async def postpone_fetch(self, topic_id: int, due: float) -> None:
         """Not before this time: the topic is pinged more often than it may be fetched."""
 
+    async def skip_fetch(self, topic_id: int, serial: int, now: float) -> None:
+        """No fetch for ping number `serial` or one before: the content comes by another way."""
+
     async def relate(self, topic_id: int, other: Topic) -> None:
         """Two topics are the same document: a ping for one is a ping for the other."""
 
@@ -166,18 +178,28 @@ class Store(Protocol):
         asked_before: float | None,
         told_before: float,
         watched: Collection[int],
+        sent: Collection[Origin] = SENT,
         limit: int = 100,
     ) -> int:
         """Make a look due at topics that are watched, or subscribed to and known before
         `asked_before`, and that were not pinged or sent since `told_before`; how many.
 
-        Without `asked_before` only those that are watched.
+        Without `asked_before` only those that are watched. Updates of an origin in `sent` mean
+        that the topic is sent here.
         """
 
     async def end_following(
-        self, *, told_before: float, watched: Collection[int], limit: int = 100
+        self,
+        *,
+        told_before: float,
+        watched: Collection[int],
+        sent: Collection[Origin] = SENT,
+        limit: int = 100,
     ) -> int:
         """Follow no longer what nobody wants, or what is sent here; how many."""
+
+    async def all_following(self, *, after: int = 0, limit: int = 100) -> list[Following]:
+        """In the order of their topics' ids, from the one after `after` on."""
 
     async def due_following(self, now: float, limit: int = 100) -> list[Following]:
         """Those about which something has to be done, the most urgent first."""
@@ -215,6 +237,14 @@ class Store(Protocol):
 
     async def find(self, topic_id: int, position: Position) -> int | None:
         """The number of the update with this position; None when it is not in the history."""
+
+    async def backlog(
+        self, topic_id: int, publisher: PublisherId, after: Position | None, limit: int
+    ) -> list[Update]:
+        """Updates that this publisher numbered, after a position of its own, oldest first."""
+
+    async def positions(self, topic_id: int) -> list[Position]:
+        """The highest one of each publisher that was ever recorded, in its latest epoch."""
 
     async def last_seq(self) -> int:
         """The number of the update last recorded, of whatever topic; 0 before the first."""

@@ -92,6 +92,16 @@ class SubscriptionRecord:
     secret: bytes | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Active:
+    """What others need to know of a subscription that receives: who reads what, and how long."""
+
+    id: int
+    topic: str
+    callback: str
+    expires_at: float
+
+
 class Origin(StrEnum):
     """How an update came here."""
 
@@ -107,6 +117,10 @@ class Origin(StrEnum):
     @property
     def superseding(self) -> bool:
         return self in (Origin.FETCHED, Origin.RECEIVED)
+
+    @property
+    def received(self) -> bool:
+        return self in (Origin.RECEIVED, Origin.RECEIVED_PUBLISHED)
 
 
 @dataclass(frozen=True, slots=True)

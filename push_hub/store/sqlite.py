@@ -1,7 +1,7 @@
 """The store on SQLite: the interface's methods, each an operation of the engine.
 
-What the operations do is in `sqlite_topics`, `sqlite_subscriptions`, `sqlite_updates` and
-`sqlite_deliveries`; here they only meet the engine.
+What the operations do is in `sqlite_topics`, `sqlite_subscriptions`, `sqlite_following`,
+`sqlite_updates`, `sqlite_history` and `sqlite_deliveries`; here they only meet the engine.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ from push_hub.lifecycle import Event
 from push_hub.requests import SubscriptionRequest
 from push_hub.store import sqlite_deliveries as deliveries
 from push_hub.store import sqlite_following as following
+from push_hub.store import sqlite_history as kept
 from push_hub.store import sqlite_subscriptions as subscriptions
 from push_hub.store import sqlite_topics as topics
 from push_hub.store import sqlite_updates as updates
+from push_hub.store.interface import SENT
 from push_hub.store.records import (
+    Active,
     Caps,
     DeliveryResult,
     Exchanged,
     Identity,
     NewUpdate,
+    Origin,
     Recorded,
     Statistics,
     SubscriptionRecord,
@@ -111,6 +115,9 @@ class SqliteStore:
     ) -> list[SubscriptionRecord]:
         return await self._engine.read(lambda db: subscriptions.listing(db, topic_id, after, limit))
 
+    async def active(self, *, after: int = 0, limit: int = 100) -> list[Active]:
+        return await self._engine.read(lambda db: subscriptions.active(db, after, limit))
+
     async def subscribers(self, topic_id: int, now: float) -> int:
         return await self._engine.read(lambda db: subscriptions.subscribers(db, topic_id, now))
 
@@ -125,7 +132,9 @@ class SqliteStore:
 
     async def ensure_topic(self, topic: Topic, caps: Caps, now: float) -> TopicRecord:
         def operation(db: sqlite3.Connection) -> TopicRecord:
-            found = topics.by_id(db, topics.ensure(db, topic, caps, now))
+            topic_id = topics.ensure(db, topic, caps, now)
+            topics.touch(db, topic_id, now)
+            found = topics.by_id(db, topic_id)
             assert found is not None
             return found
 
@@ -169,6 +178,9 @@ class SqliteStore:
     async def postpone_fetch(self, topic_id: int, due: float) -> None:
         await self._engine.write(lambda db: topics.postpone_fetch(db, topic_id, due))
 
+    async def skip_fetch(self, topic_id: int, serial: int, now: float) -> None:
+        await self._engine.write(lambda db: topics.skip_fetch(db, topic_id, serial, now))
+
     async def relate(self, topic_id: int, other: Topic) -> None:
         await self._engine.write(lambda db: topics.relate(db, topic_id, other))
 
@@ -191,25 +203,34 @@ class SqliteStore:
         asked_before: float | None,
         told_before: float,
         watched: Collection[int],
+        sent: Collection[Origin] = SENT,
         limit: int = 100,
     ) -> int:
         # Found by the reader: writes do not wait for a look at all topics.
         found = await self._engine.read(
-            lambda db: following.wanted(db, asked_before, told_before, watched, limit)
+            lambda db: following.wanted(db, asked_before, told_before, watched, sent, limit)
         )
         if found:
             await self._engine.write(lambda db: following.begin(db, found, now))
         return len(found)
 
     async def end_following(
-        self, *, told_before: float, watched: Collection[int], limit: int = 100
+        self,
+        *,
+        told_before: float,
+        watched: Collection[int],
+        sent: Collection[Origin] = SENT,
+        limit: int = 100,
     ) -> int:
         found = await self._engine.read(
-            lambda db: following.unwanted(db, told_before, watched, limit)
+            lambda db: following.unwanted(db, told_before, watched, sent, limit)
         )
         if found:
             await self._engine.write(lambda db: following.end(db, found))
         return len(found)
+
+    async def all_following(self, *, after: int = 0, limit: int = 100) -> list[Following]:
+        return await self._engine.read(lambda db: following.listing(db, after, limit))
 
     async def due_following(self, now: float, limit: int = 100) -> list[Following]:
         return await self._engine.read(lambda db: following.due(db, now, limit))
@@ -243,22 +264,32 @@ class SqliteStore:
         )
 
     async def update(self, seq: int) -> Update | None:
-        return await self._engine.read(lambda db: updates.by_seq(db, seq))
+        return await self._engine.read(lambda db: kept.by_seq(db, seq))
 
     async def latest(self, topic_id: int) -> Update | None:
-        return await self._engine.read(lambda db: updates.latest(db, topic_id))
+        return await self._engine.read(lambda db: kept.latest(db, topic_id))
 
     async def history(self, topic_ids: Collection[int], after: int, limit: int) -> list[Update]:
-        return await self._engine.read(lambda db: updates.history(db, topic_ids, after, limit))
+        return await self._engine.read(lambda db: kept.history(db, topic_ids, after, limit))
 
     async def versions(self, topic_id: int, limit: int) -> list[Version]:
-        return await self._engine.read(lambda db: updates.versions(db, topic_id, limit))
+        return await self._engine.read(lambda db: kept.versions(db, topic_id, limit))
 
     async def find(self, topic_id: int, position: Position) -> int | None:
-        return await self._engine.read(lambda db: updates.find(db, topic_id, position))
+        return await self._engine.read(lambda db: kept.find(db, topic_id, position))
+
+    async def backlog(
+        self, topic_id: int, publisher: PublisherId, after: Position | None, limit: int
+    ) -> list[Update]:
+        return await self._engine.read(
+            lambda db: kept.backlog(db, topic_id, publisher, after, limit)
+        )
+
+    async def positions(self, topic_id: int) -> list[Position]:
+        return await self._engine.read(lambda db: kept.positions(db, topic_id))
 
     async def last_seq(self) -> int:
-        return await self._engine.read(updates.last_seq)
+        return await self._engine.read(kept.last_seq)
 
     async def recover(self) -> int:
         return await self._engine.write(deliveries.recover)

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Collection
 
 from push_hub.following import Following, Way
+from push_hub.store.records import Origin
 
 _COLUMNS = ", ".join(Following.__slots__)
 
@@ -18,14 +19,15 @@ _WANTED = f"(topics.id IN (SELECT value FROM json_each(:watched)) OR {_SUBSCRIBE
 
 # Sent here by its publisher or another hub: there is nothing to fetch.
 _TOLD = (
-    "EXISTS (SELECT 1 FROM updates WHERE topic = topics.id AND origin <> 'fetched'"
-    " AND recorded_at >= :told_before)"
+    "EXISTS (SELECT 1 FROM updates WHERE topic = topics.id"
+    " AND origin IN (SELECT value FROM json_each(:sent)) AND recorded_at >= :told_before)"
 )
 
 
 def _record(row: sqlite3.Row) -> Following:
     values = dict(row)
     values["way"] = Way(values["way"])
+    values["guided"] = bool(values["guided"])
     return Following(**values)
 
 
@@ -50,6 +52,7 @@ def wanted(
     asked_before: float | None,
     told_before: float,
     watched: Collection[int],
+    sent: Collection[Origin],
     limit: int,
 ) -> list[int]:
     """Topics that somebody wants, that nobody follows, and of which nobody told us lately.
@@ -66,6 +69,7 @@ def wanted(
         "told_before": told_before,
         "asked_before": asked_before,
         "watched": json.dumps(list(watched)),
+        "sent": json.dumps(list(sent)),
         "limit": limit,
     }
     rows = connection.execute(
@@ -82,13 +86,22 @@ def wanted(
 
 
 def unwanted(
-    connection: sqlite3.Connection, told_before: float, watched: Collection[int], limit: int
+    connection: sqlite3.Connection,
+    told_before: float,
+    watched: Collection[int],
+    sent: Collection[Origin],
+    limit: int,
 ) -> list[int]:
     """Topics that are followed and that nobody wants any more, or whose updates are sent here."""
     rows = connection.execute(
         "SELECT topics.id FROM following JOIN topics ON topics.id = following.topic_id"
         f" WHERE NOT {_WANTED} OR {_TOLD} LIMIT :limit",
-        {"told_before": told_before, "watched": json.dumps(list(watched)), "limit": limit},
+        {
+            "told_before": told_before,
+            "watched": json.dumps(list(watched)),
+            "sent": json.dumps(list(sent)),
+            "limit": limit,
+        },
     )
     return [topic_id for (topic_id,) in rows]
 
@@ -107,6 +120,15 @@ def end(connection: sqlite3.Connection, topic_ids: Collection[int]) -> None:
     connection.executemany(
         "DELETE FROM following WHERE topic_id = ?", [(topic_id,) for topic_id in topic_ids]
     )
+
+
+def listing(connection: sqlite3.Connection, after: int, limit: int) -> list[Following]:
+    """By the number of the topic."""
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM following WHERE topic_id > ? ORDER BY topic_id LIMIT ?",
+        (after, limit),
+    )
+    return [_record(row) for row in rows]
 
 
 def due(connection: sqlite3.Connection, now: float, limit: int) -> list[Following]:

@@ -116,7 +116,12 @@ _VERSION_2: Final = (
     "CREATE INDEX following_due ON following (due) WHERE due IS NOT NULL",
 )
 
-MIGRATIONS: Final = (_VERSION_1, _VERSION_2)
+_VERSION_3: Final = (
+    # Whether `hub` is not the topic's own but the one that the hub's guide named.
+    "ALTER TABLE following ADD COLUMN guided INTEGER NOT NULL DEFAULT 0",
+)
+
+MIGRATIONS: Final = (_VERSION_1, _VERSION_2, _VERSION_3)
 VERSION: Final = len(MIGRATIONS)
 
 

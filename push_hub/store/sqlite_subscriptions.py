@@ -12,7 +12,7 @@ from push_hub.errors import Refused
 from push_hub.lifecycle import RECEIVING, Event, State, follow
 from push_hub.requests import SubscriptionRequest
 from push_hub.store import sqlite_topics
-from push_hub.store.records import Caps, SubscriptionRecord, Verification
+from push_hub.store.records import Active, Caps, SubscriptionRecord, Verification
 
 _COLUMNS = ", ".join(SubscriptionRecord.__slots__)
 _VERIFICATION = ", ".join(Verification.__slots__)
@@ -52,6 +52,16 @@ def listing(
         (after, topic_id, limit),
     )
     return [record_of(row) for row in rows]
+
+
+def active(connection: sqlite3.Connection, after: int, limit: int) -> list[Active]:
+    """Who receives, by number."""
+    rows = connection.execute(
+        "SELECT id, topic, callback, expires_at FROM subscriptions WHERE id > ?"
+        " AND state IN ('active', 'renewing') ORDER BY id LIMIT ?",
+        (after, limit),
+    )
+    return [Active(*row) for row in rows]
 
 
 def subscribers(connection: sqlite3.Connection, topic_id: int, now: float) -> int:

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Sequence
 
-from identifiers import Topic
+from identifiers import InvalidTopic, Topic, identify
 from push_hub.errors import Refused
 from push_hub.store.records import Caps, TopicRecord
 
@@ -55,8 +55,21 @@ def ensure(connection: sqlite3.Connection, topic: Topic, caps: Caps, now: float)
     return cursor.lastrowid or 0
 
 
+def touch(connection: sqlite3.Connection, topic_id: int, now: float) -> None:
+    """Somebody wants it now: it must not be forgotten before they could say so elsewhere."""
+    connection.execute(
+        "UPDATE topics SET created_at = max(created_at, ?) WHERE id = ? AND last_update_at IS NULL",
+        (now, topic_id),
+    )
+
+
 def _fetchable(topic: Topic) -> str:
-    return topic.spelling.partition("#")[0]
+    """Where the topic is: not the address at which the hub itself serves it."""
+    try:
+        named = identify(topic.spelling).rid == topic.rid
+    except InvalidTopic:
+        named = False  # too long with the hub's own address before it
+    return topic.spelling.partition("#")[0] if named else topic.canonical
 
 
 def ping(
@@ -156,6 +169,16 @@ def postpone_fetch(connection: sqlite3.Connection, topic_id: int, due: float) ->
     )
 
 
+def skip_fetch(connection: sqlite3.Connection, topic_id: int, serial: int, now: float) -> None:
+    """Nothing is fetched for this ping number. Pings that came meanwhile make another one due."""
+    connection.execute(
+        "UPDATE topics SET fetched_serial = max(fetched_serial, ?1), fetch_failures = 0,"
+        " signalled = signalled AND ping_serial > ?1,"
+        " fetch_due = CASE WHEN ping_serial > ?1 THEN ?2 END WHERE id = ?3",
+        (serial, now, topic_id),
+    )
+
+
 def relate(connection: sqlite3.Connection, topic_id: int, other: Topic) -> None:
     """Both ways. The other need not be a topic yet."""
     row = connection.execute(
@@ -202,7 +225,8 @@ def poll(connection: sqlite3.Connection, every: float, now: float, trace_ids: Se
     rows = connection.execute(
         "SELECT id FROM topics WHERE fetch_due IS NULL AND coalesce(last_fetch_at, 0) <= ?"
         " AND EXISTS (SELECT 1 FROM subscriptions WHERE topic_id = topics.id"
-        " AND state IN ('active', 'renewing')) LIMIT ?",
+        " AND state IN ('active', 'renewing')) AND NOT EXISTS (SELECT 1 FROM following"
+        " WHERE topic_id = topics.id AND way = 'carried') LIMIT ?",
         (now - every, len(trace_ids)),
     ).fetchall()
     connection.executemany(

@@ -1,38 +1,16 @@
-"""Updates in SQLite: numbering, history, the queue of what is owed. Functions of a connection."""
+"""Updates in SQLite: numbering, what is kept, what is owed. Functions of a connection."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection
 
-from identifiers import Position, PublisherId
+from identifiers import Position
 from push_hub.store import sqlite_topics
-from push_hub.store.records import Identity, NewUpdate, Origin, Recorded, Update, Version
+from push_hub.store.records import Identity, NewUpdate, Recorded, Update
 
 KEPT_ENTRIES = 4_000
 """Entries of a topic that are remembered beyond those in its latest feed, so that one which comes
 back is not taken for new."""
-
-_COLUMNS = (
-    "seq, topic, (SELECT canonical FROM topics WHERE id = topic) AS canonical, publisher, epoch,"
-    " version, trace_id, origin, content_type, body, entries, recorded_at"
-)
-
-
-def record_of(row: sqlite3.Row) -> Update:
-    """The update in a row of `_COLUMNS`."""
-    return Update(
-        row["seq"],
-        row["topic"],
-        row["canonical"],
-        Position(PublisherId(row["publisher"]), row["epoch"], row["version"]),
-        row["trace_id"],
-        Origin(row["origin"]),
-        row["content_type"],
-        row["body"],
-        row["entries"],
-        row["recorded_at"],
-    )
 
 
 def record(
@@ -271,65 +249,3 @@ def changed_since(connection: sqlite3.Connection, topic_id: int, seq: int) -> fr
         "SELECT key FROM entries WHERE topic = ? AND changed_seq > ?", (topic_id, seq)
     )
     return frozenset(key for (key,) in rows)
-
-
-def by_seq(connection: sqlite3.Connection, seq: int) -> Update | None:
-    """The update with this number."""
-    row = connection.execute(f"SELECT {_COLUMNS} FROM updates WHERE seq = ?", (seq,)).fetchone()
-    return None if row is None else record_of(row)
-
-
-def latest(connection: sqlite3.Connection, topic_id: int) -> Update | None:
-    """The update last recorded for a topic."""
-    row = connection.execute(
-        f"SELECT {_COLUMNS} FROM updates WHERE topic = ? ORDER BY seq DESC LIMIT 1", (topic_id,)
-    ).fetchone()
-    return None if row is None else record_of(row)
-
-
-def history(
-    connection: sqlite3.Connection, topic_ids: Collection[int], after: int, limit: int
-) -> list[Update]:
-    """Updates of these topics recorded later than `after`, oldest first."""
-    marks = ", ".join("?" * len(topic_ids))
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM updates WHERE topic IN ({marks}) AND seq > ? ORDER BY seq LIMIT ?",
-        (*topic_ids, after, limit),
-    )
-    return [record_of(row) for row in rows]
-
-
-def versions(connection: sqlite3.Connection, topic_id: int, limit: int) -> list[Version]:
-    """What is in the history of a topic, newest first."""
-    rows = connection.execute(
-        "SELECT publisher, epoch, version, origin, content_type, length(body) AS size, recorded_at"
-        " FROM updates WHERE topic = ? ORDER BY seq DESC LIMIT ?",
-        (topic_id, limit),
-    )
-    return [
-        Version(
-            Position(PublisherId(row["publisher"]), row["epoch"], row["version"]),
-            Origin(row["origin"]),
-            row["content_type"],
-            row["size"],
-            row["recorded_at"],
-        )
-        for row in rows
-    ]
-
-
-def find(connection: sqlite3.Connection, topic_id: int, position: Position) -> int | None:
-    """The number of the update with this position."""
-    if max(position.epoch, position.version) >= 1 << 63:
-        return None
-    row = connection.execute(
-        "SELECT seq FROM updates WHERE topic = ? AND publisher = ? AND epoch = ? AND version = ?",
-        (topic_id, position.publisher.raw, position.epoch, position.version),
-    ).fetchone()
-    return None if row is None else int(row[0])
-
-
-def last_seq(connection: sqlite3.Connection) -> int:
-    """The number last given, of whatever topic."""
-    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'updates'").fetchone()
-    return 0 if row is None else int(row[0])

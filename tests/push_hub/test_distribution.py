@@ -40,8 +40,10 @@ def test_a_delivery_has_the_content_and_an_allow_list_of_headers(tmp_path):
             assert got.headers["Content-Type"] == "Text/X-Odd; a=B"
             assert set(got.headers) == {
                 "Host", "User-Agent", "Accept", "Accept-Encoding", "Content-Type",
-                "Content-Length", "Link", "X-Hub-Delivery",
+                "Content-Length", "Link", "X-Hub-Delivery", "X-Hub-Position",
             }  # fmt: skip
+            latest = await w.hub.store.latest(1)
+            assert got.headers["X-Hub-Position"] == str(latest.position)
 
     run(main())
 

@@ -128,3 +128,54 @@ def test_site(tmp_path):
                 assert update.content == b"fresh"
 
     run(main())
+
+
+def test_bridge(tmp_path):
+    async def main():
+        source, readers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        program = write_file(tmp_path, "hub.md", "bridge.py")
+        arguments = ("127.0.0.1", source, readers, "127.0.0.0/8")
+        (tmp_path / "unused").mkdir()
+        async with (
+            world(tmp_path / "unused") as w,
+            running(sys.executable, program, *arguments, directory=tmp_path),
+        ):
+
+            async def serves():
+                try:
+                    async with w.client.get(f"{readers}/healthz") as answer:
+                        return answer.status == 200
+                except aiohttp.ClientError:
+                    return False
+
+            await until_async(serves, "the hubs")
+            topic = w.site.put("/feed", b"1")
+            form = {"hub.mode": "subscribe", "hub.topic": topic, "hub.verify": "sync"}
+            form["hub.callback"] = f"{w.reader.url}/cb"
+            async with w.client.post(f"{readers}/hub", data=form) as answer:
+                assert answer.status == 204
+            w.site.put("/feed", b"2")
+            async with w.client.post(
+                f"{source}/hub", data={"hub.mode": "publish", "hub.url": topic}
+            ) as answer:
+                assert answer.status == 204
+
+            async def delivered():
+                return [each.body for each in w.reader.received][-1:] == [b"2"]
+
+            await until_async(delivered, "the update")
+            assert len(w.site.fetches("/feed")) == 2
+            async with w.client.get(
+                f"{readers}/topics", params={"url": topic, "format": "json"}
+            ) as answer:
+                shown = await answer.json()
+            assert shown["watched"] == ["carried here: a second hub, for 127.0.0.1"]
+            async with w.client.get(
+                f"{source}/topics", params={"url": topic, "format": "json"}
+            ) as answer:
+                there = await answer.json()
+            assert [each["position"] for each in shown["versions"]] == [
+                each["position"] for each in there["versions"]
+            ]
+
+    run(main())

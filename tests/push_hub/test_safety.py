@@ -18,6 +18,7 @@ from push_hub.connecting import guarded_session
 from push_hub.errors import AddressRefused, FetchFailed, TooLarge
 from push_hub.feeds import read_feed
 from push_hub.fetching import fetch
+from push_hub.housekeeping import forget
 from push_hub.settings import Rate
 from push_hub.store.records import Caps
 from tests.push_hub.world import chosen, run, until, until_async, world
@@ -425,12 +426,12 @@ def test_a_nearly_full_hub_forgets_what_nobody_needs(tmp_path):
             for number in range(10):
                 topic = identify(f"http://flood.example/{number}")
                 await w.hub.store.ensure_topic(topic, caps, w.hub.context.clock() - 3600)
-            await w.hub._forget()
+            await forget(w.hub.context, w.hub.interest)
             assert (await w.hub.store.statistics()).topics == 0
             for number in range(7):  # not nearly full: these may be wanted again
                 topic = identify(f"http://few.example/{number}")
                 await w.hub.store.ensure_topic(topic, caps, w.hub.context.clock() - 3600)
-            await w.hub._forget()
+            await forget(w.hub.context, w.hub.interest)
             assert (await w.hub.store.statistics()).topics == 7
 
     run(main())

@@ -173,14 +173,16 @@ def chosen(**changes):
 
 
 @asynccontextmanager
-async def world(data, trace=None, port=0, **changes):
+async def world(data, trace=None, port=0, carrier=None, guide=None, started=None, **changes):
     site, reader = Site(), Reader()
     site_app = web.Application()
     site_app.router.add_get("/{path:.*}", site.answer)
     reader_app = web.Application(client_max_size=64 << 20)
     reader_app.router.add_get("/{path:.*}", reader.get)
     reader_app.router.add_post("/{path:.*}", reader.post)
-    app = create_app(chosen(**changes), data, trace=trace)
+    app = create_app(
+        chosen(**changes), data, trace=trace, carrier=carrier, guide=guide, started=started
+    )
     async with (
         served(site_app) as site.url,
         served(reader_app) as reader.url,

@@ -1,0 +1,178 @@
+"""The hub's side of its carrier: asked once for all who wait, told of everybody, never in the way.
+
+Without a carrier every question has the answer of a hub that stands alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from identifiers import InvalidTopic, Topic
+from push_hub.carrier import Carrier
+from push_hub.errors import BadRequest, Refused, StoreError
+from push_hub.logs import event
+from push_hub.masking import masked_topic
+from push_hub.naming import Naming
+from push_hub.store.interface import Store
+from push_hub.store.records import Active
+
+_log = logging.getLogger(__name__)
+
+_STORE_PAUSE = 1.0
+_PAGE = 500
+_SHARE = 1
+"""Of the time it takes to tell a page, so many times as long is left to everybody else."""
+
+
+class Carrying:
+    """One carrier, or none."""
+
+    def __init__(self, naming: Naming, patience: float) -> None:
+        self._naming = naming
+        self._patience = patience
+        self._carrier: Carrier | None = None
+        self._admissions: dict[str, asyncio.Task[str | None]] = {}
+        self._changed: set[tuple[str, str]] | None = None
+        """Subscriptions that joined or left while the stored ones are told: theirs is the word."""
+
+    @property
+    def present(self) -> bool:
+        """Whether there is a carrier at all."""
+        return self._carrier is not None
+
+    def use(self, carrier: Carrier) -> None:
+        """From now on; a hub has one carrier for as long as it runs."""
+        if self._carrier is not None:
+            raise RuntimeError("this hub has a carrier already")
+        self._carrier = carrier
+
+    async def stop(self) -> None:
+        """Nobody waits any more."""
+        admissions = tuple(self._admissions.values())
+        for admission in admissions:
+            admission.cancel()
+        await asyncio.gather(*admissions, return_exceptions=True)
+
+    async def admit(self, topic: Topic, subscriber: str) -> None:
+        """Returns when the carrier is ready for the topic, or cannot say; raises Refused."""
+        if self._carrier is None:
+            return
+        admission = self._admissions.get(topic.canonical)
+        if admission is None:
+            admission = asyncio.create_task(self._admit(self._carrier, topic, subscriber))
+            self._admissions[topic.canonical] = admission
+            admission.add_done_callback(lambda _: self._admissions.pop(topic.canonical, None))
+        # Shielded: one who gives up must not take the others along.
+        reason = await asyncio.shield(admission)
+        if reason is not None:
+            raise Refused(reason)
+
+    async def _admit(self, carrier: Carrier, topic: Topic, subscriber: str) -> str | None:
+        """Why not; None to go on."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await carrier.admit(topic, subscriber)
+        except Refused as refusal:
+            return str(refusal) or "refused"
+        except TimeoutError:
+            event(
+                _log, "carrier late", logging.WARNING, topic=masked_topic(topic.canonical),
+                seconds=self._patience,
+            )  # fmt: skip
+        except Exception:
+            _log.exception("the carrier failed to admit to %s", masked_topic(topic.canonical))
+        return None
+
+    def brings(self, topic: Topic) -> str | None:
+        """The carrier's words for how it brings the topic; None when it does not."""
+        if self._carrier is None:
+            return None
+        try:
+            return self._carrier.brings(topic) or None
+        except Exception:
+            _log.exception("the carrier failed to say whether it brings a topic")
+            return None
+
+    def joined(self, topic: Topic, subscriber: str, until: float | None) -> None:
+        """Tell that somebody reads the topic."""
+        if self._carrier is None:
+            return
+        try:
+            self._carrier.joined(topic, subscriber, until)
+        except Exception:
+            _log.exception("the carrier failed to note a reader")
+
+    def left(self, topic: Topic, subscriber: str) -> None:
+        """Tell that somebody does not any more."""
+        if self._carrier is None:
+            return
+        try:
+            self._carrier.left(topic, subscriber)
+        except Exception:
+            _log.exception("the carrier failed to note that a reader left")
+
+    def subscribed(self, spelling: str, callback: str, until: float | None) -> None:
+        """A subscription is active, until then."""
+        if self._carrier is not None and (topic := self._topic(spelling)) is not None:
+            self._note(spelling, callback)
+            self.joined(topic, subscriber_name(topic, callback), until)
+
+    def unsubscribed(self, spelling: str, callback: str) -> None:
+        """A subscription is not active any more, or did not become so."""
+        if self._carrier is not None and (topic := self._topic(spelling)) is not None:
+            self._note(spelling, callback)
+            self.left(topic, subscriber_name(topic, callback))
+
+    async def admit_callback(self, spelling: str, callback: str) -> None:
+        """Like `admit`, for a subscription as the store keeps it."""
+        if self._carrier is not None and (topic := self._topic(spelling)) is not None:
+            await self.admit(topic, subscriber_name(topic, callback))
+
+    async def tell(self, store: Store) -> None:
+        """Tell a new carrier of all subscriptions in the store, a page at a time."""
+        self._changed = set()
+        last = count = 0
+        try:
+            while page := await self._page(store, last):
+                began = time.monotonic()
+                last = page[-1].id
+                for each in page:
+                    topic = self._topic(each.topic)
+                    if topic is not None and (each.topic, each.callback) not in self._changed:
+                        name = subscriber_name(topic, each.callback)
+                        self.joined(topic, name, each.expires_at)
+                count += len(page)
+                await asyncio.sleep(_SHARE * (time.monotonic() - began))
+        finally:
+            self._changed = None
+        if self._carrier is not None:
+            try:
+                self._carrier.told()
+            except Exception:
+                _log.exception("the carrier failed to note that it was told of all")
+        event(_log, "carrier told", subscriptions=count)
+
+    async def _page(self, store: Store, after: int) -> list[Active]:
+        while True:
+            try:
+                return await store.active(after=after, limit=_PAGE)
+            except StoreError as error:
+                _log.error("%s", error)
+                await asyncio.sleep(_STORE_PAUSE)
+
+    def _note(self, spelling: str, callback: str) -> None:
+        if self._changed is not None:
+            self._changed.add((spelling, callback))
+
+    def _topic(self, spelling: str) -> Topic | None:
+        try:
+            return self._naming.topic(spelling)
+        except (InvalidTopic, BadRequest):
+            return None  # stored when the hub had another public URL
+
+
+def subscriber_name(topic: Topic, callback: str) -> str:
+    """A name that no other subscription to the topic has."""
+    return callback if topic.spelling == topic.canonical else f"{callback} as {topic.spelling}"

@@ -1,0 +1,123 @@
+"""The history of updates in SQLite, as it is read. Functions of a connection."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection
+
+from identifiers import Position, PublisherId
+from push_hub.store.records import Origin, Update, Version
+
+_COLUMNS = (
+    "seq, topic, (SELECT canonical FROM topics WHERE id = topic) AS canonical, publisher, epoch,"
+    " version, trace_id, origin, content_type, body, entries, recorded_at"
+)
+
+
+def record_of(row: sqlite3.Row) -> Update:
+    """The update in a row of `_COLUMNS`."""
+    return Update(
+        row["seq"],
+        row["topic"],
+        row["canonical"],
+        Position(PublisherId(row["publisher"]), row["epoch"], row["version"]),
+        row["trace_id"],
+        Origin(row["origin"]),
+        row["content_type"],
+        row["body"],
+        row["entries"],
+        row["recorded_at"],
+    )
+
+
+def by_seq(connection: sqlite3.Connection, seq: int) -> Update | None:
+    """The update with this number."""
+    row = connection.execute(f"SELECT {_COLUMNS} FROM updates WHERE seq = ?", (seq,)).fetchone()
+    return None if row is None else record_of(row)
+
+
+def latest(connection: sqlite3.Connection, topic_id: int) -> Update | None:
+    """The update last recorded for a topic."""
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM updates WHERE topic = ? ORDER BY seq DESC LIMIT 1", (topic_id,)
+    ).fetchone()
+    return None if row is None else record_of(row)
+
+
+def history(
+    connection: sqlite3.Connection, topic_ids: Collection[int], after: int, limit: int
+) -> list[Update]:
+    """Updates of these topics recorded later than `after`, oldest first."""
+    marks = ", ".join("?" * len(topic_ids))
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM updates WHERE topic IN ({marks}) AND seq > ? ORDER BY seq LIMIT ?",
+        (*topic_ids, after, limit),
+    )
+    return [record_of(row) for row in rows]
+
+
+def versions(connection: sqlite3.Connection, topic_id: int, limit: int) -> list[Version]:
+    """What is in the history of a topic, newest first."""
+    rows = connection.execute(
+        "SELECT publisher, epoch, version, origin, content_type, length(body) AS size, recorded_at"
+        " FROM updates WHERE topic = ? ORDER BY seq DESC LIMIT ?",
+        (topic_id, limit),
+    )
+    return [
+        Version(
+            Position(PublisherId(row["publisher"]), row["epoch"], row["version"]),
+            Origin(row["origin"]),
+            row["content_type"],
+            row["size"],
+            row["recorded_at"],
+        )
+        for row in rows
+    ]
+
+
+def find(connection: sqlite3.Connection, topic_id: int, position: Position) -> int | None:
+    """The number of the update with this position."""
+    if max(position.epoch, position.version) >= 1 << 63:
+        return None
+    row = connection.execute(
+        "SELECT seq FROM updates WHERE topic = ? AND publisher = ? AND epoch = ? AND version = ?",
+        (topic_id, position.publisher.raw, position.epoch, position.version),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def backlog(
+    connection: sqlite3.Connection,
+    topic_id: int,
+    publisher: PublisherId,
+    after: Position | None,
+    limit: int,
+) -> list[Update]:
+    """Updates of one numbering, after a position in it, oldest first."""
+    epoch, version = (0, 0) if after is None else (after.epoch, after.version)
+    if max(epoch, version) >= 1 << 63:
+        return []
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM updates WHERE topic = ? AND publisher = ?"
+        " AND (epoch, version) > (?, ?) ORDER BY epoch, version LIMIT ?",
+        (topic_id, publisher.raw, epoch, version, limit),
+    )
+    return [record_of(row) for row in rows]
+
+
+def positions(connection: sqlite3.Connection, topic_id: int) -> list[Position]:
+    """The highest of each publisher, in its latest epoch; in the history or not any more."""
+    rows = connection.execute(
+        "SELECT publisher, epoch, max(version) FROM (SELECT publisher, epoch, version FROM updates"
+        " WHERE topic = ?1 UNION ALL SELECT publisher, epoch, forgotten FROM streams"
+        " WHERE topic = ?1) GROUP BY publisher, epoch ORDER BY publisher, epoch",
+        (topic_id,),
+    ).fetchall()
+    highest = {row[0]: Position(PublisherId(row[0]), row[1], row[2]) for row in rows}
+    return list(highest.values())
+
+
+def last_seq(connection: sqlite3.Connection) -> int:
+    """The number last given, of whatever topic."""
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'updates'").fetchone()
+    return 0 if row is None else int(row[0])

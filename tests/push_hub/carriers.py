@@ -1,0 +1,49 @@
+"""A carrier written by hand: it notes what the hub tells it, and says what a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+
+from push_hub.errors import Refused
+
+
+class NotedCarrier:
+    """`refusals` and `carried` are by canonical form; `gate` holds up whoever is to be admitted."""
+
+    def __init__(self):
+        self.admissions = []
+        self.readers = {}
+        self.history = []
+        self.refusals = {}
+        self.carried = {}
+        self.gate = None
+        self.error = None
+        self.complete = False
+
+    async def admit(self, topic, subscriber):
+        self.admissions.append((topic.canonical, subscriber))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        if topic.canonical in self.refusals:
+            raise Refused(self.refusals[topic.canonical])
+
+    def joined(self, topic, subscriber, until):
+        self.history.append(("joined", topic.canonical, subscriber))
+        self.readers[topic.canonical, subscriber] = until
+
+    def left(self, topic, subscriber):
+        self.history.append(("left", topic.canonical, subscriber))
+        self.readers.pop((topic.canonical, subscriber), None)
+
+    def told(self):
+        self.complete = True
+
+    def brings(self, topic):
+        return self.carried.get(topic.canonical)
+
+    def hold(self):
+        """Whoever is to be admitted waits until the gate is opened."""
+        self.gate = asyncio.Event()
+        return self.gate
