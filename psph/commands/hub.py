@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
@@ -12,11 +11,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import click
 
-from psph.configuration.addresses import parse_address
+from psph.configuration.addresses import check_public_url, parse_address
 from psph.errors import PsphError
 
 if TYPE_CHECKING:
@@ -90,16 +88,15 @@ def hub(
     from identifiers import InvalidHost, normalise_host
     from psirp_sim.runtime import loop
     from psph import admin_token
+    from psph.hub_serving import be_quick
     from push_hub import HubSettings, Publisher
     from push_hub.addresses import parse_networks
     from push_hub.logs import log_to
 
     try:
         host, port = parse_address(listen)
-        if public_url is not None and not _is_public_url(public_url):
-            raise ValueError(
-                f"--public-url: {public_url!r} must be http or https, a host and perhaps a path"
-            )
+        if public_url is not None:
+            check_public_url("--public-url", public_url)
         data.mkdir(parents=True, exist_ok=True)
         token = admin_token.keep(data)
         settings = HubSettings(
@@ -121,12 +118,7 @@ def hub(
         raise PsphError(
             f"{data} cannot be used ({error.strerror}): choose another --data"
         ) from None
-    # The store's thread lets go of the interpreter with every statement; by default it waits 5 ms
-    # for a busy event loop to hand it back.
-    sys.setswitchinterval(0.0005)
-    # A delivery makes and drops hundreds of objects, hardly any of them in cycles.
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 50)
+    be_quick()
     log_to(sys.stderr)
     loop.run(_serve(settings, data, host, port, way))
 
@@ -151,15 +143,6 @@ def _way(domain: str | None, dns: str | None) -> _Way | None:
         return _Way(normalise_host(domain), () if dns is None else (Server.parse(dns),))
     except BootstrapError as error:
         raise ValueError(f"--dns: {error}") from None
-
-
-def _is_public_url(text: str) -> bool:
-    parts = urlsplit(text)
-    return bool(
-        parts.scheme in ("http", "https")
-        and parts.hostname
-        and not (parts.query or parts.fragment or parts.username)
-    )
 
 
 @asynccontextmanager
@@ -191,37 +174,25 @@ async def _serve(settings: HubSettings, data: Path, host: str, port: int, way: _
 async def _serve_guided(
     settings: HubSettings, data: Path, host: str, port: int, guided: dict[str, Any]
 ) -> None:
-    import socket
     from dataclasses import replace
 
     from aiohttp import web
 
+    from psph.hub_serving import serving
     from push_hub import create_app
-    from push_hub.errors import StoreError
     from push_hub.logs import event
 
     stopped = asyncio.Event()
     running = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         running.add_signal_handler(number, stopped.set)
-    try:
-        # Bound before the hub starts, because its links name the port.
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.create_server((host, port), family=family, backlog=1024)
-        shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{listening.getsockname()[1]}"
-        chosen = replace(settings, public_url=settings.public_url or address)
-        app = create_app(chosen, data, **guided)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
-        await runner.setup()
-    except (OSError, StoreError) as error:
-        raise PsphError(f"the hub cannot run: {error}") from error
-    try:
-        await web.SockSite(runner, listening).start()
-        click.echo(f"ready {address}/")
-        event(_log, "started", address=address, public_url=settings.public_url or address)
+
+    def make(url: str) -> web.Application:
+        return create_app(replace(settings, public_url=settings.public_url or url), data, **guided)
+
+    async with serving(host, port, make) as url:
+        click.echo(f"ready {url}/")
+        event(_log, "started", address=url, public_url=settings.public_url or url)
         await stopped.wait()
         event(_log, "stopping")
-    finally:
-        await runner.cleanup()
     event(_log, "stopped")

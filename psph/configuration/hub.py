@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -11,10 +10,11 @@ from msgspec import Meta
 from identifiers import InvalidTopic, identify, normalise_host
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.wire.publications import LARGEST
-from psph.configuration.addresses import parse_address
+from psph.configuration.addresses import check_public_url, parse_address
 from psph.proxy.settings import ProxySettings
 from push_hub import HubSettings, Publisher
 from push_hub.addresses import parse_networks
+from push_hub.leases import LeaseBounds
 
 Seconds = Annotated[float, Meta(ge=0.1, le=30 * 86_400)]
 
@@ -38,10 +38,16 @@ class HubConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Fetch every subscribed topic this often, pinged or not."""
     follow: bool = True
     """Whether topics that nobody pings here are followed at their own hub, or polled."""
+    poll_shortest_s: Annotated[float, Meta(ge=1, le=21_600)] = 300.0
+    """How often topics without a hub are polled while they change; less often while they do not."""
     history: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_000
     """Updates of a topic that are kept for those who resume."""
     max_body: Annotated[int, Meta(ge=1_024, le=LARGEST)] = 10 << 20
     """Bytes of one version of a topic."""
+    shortest_lease_s: Annotated[int, Meta(ge=1, le=86_400)] = 300
+    """Subscribers who ask for a shorter lease get this one."""
+    reader_lease_s: Annotated[float, Meta(ge=1, le=86_400)] = 3_600.0
+    """How long a topic is followed for somebody who read it once at /t/."""
     dns_zones: list[str] = []
     """Zones whose hosts are looked up at bootstrap.nameservers, and not by the system."""
 
@@ -51,11 +57,8 @@ class HubConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             parse_networks(getattr(self, key))
         for host in (*self.topic_hosts, *self.dns_zones):
             _host(host)
-        if self.public_url is not None and not is_public_url(self.public_url):
-            raise ValueError(
-                f"public_url: {self.public_url[:80]!r} must be http or https, a host and perhaps a"
-                " path"
-            )
+        if self.public_url is not None:
+            check_public_url("public_url", self.public_url)
 
     def settings(self, url: str, token: str) -> HubSettings:
         """As the hub wants it; `url` is where it serves."""
@@ -67,9 +70,12 @@ class HubConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             # Whoever can read the data directory may publish anything.
             publishers=(Publisher(token, "http"),),
             admin_token=token,
+            leases=LeaseBounds(shortest=self.shortest_lease_s),
+            reader_lease=self.reader_lease_s,
             trusted_proxies=parse_networks(self.trusted_proxies),
             poll_every=self.poll_s,
             follow_after=60.0 if self.follow else None,
+            poll_shortest=self.poll_shortest_s,
             history=self.history,
             max_body=self.max_body,
         )
@@ -112,16 +118,6 @@ class ProxyConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True
             linger=int(self.linger_s * SECOND),
             announce=int(self.announce_s * SECOND),
         )
-
-
-def is_public_url(text: str) -> bool:
-    """Whether a hub can be reached there: http or https, a host, perhaps a path."""
-    parts = urlsplit(text)
-    return bool(
-        parts.scheme in ("http", "https")
-        and parts.hostname
-        and not (parts.query or parts.fragment or parts.username)
-    )
 
 
 def _host(text: str) -> str:

@@ -71,6 +71,16 @@ class FabricCollector:
         for what in ("malformed", "wrong_key", "false_deliveries"):
             control.add_metric([what], self._core.counters[what])
         yield control
+        if not self._core.begun:
+            return
+        publications = CounterMetricFamily(
+            "psph_publications",
+            "Publications that came for listeners here, and why some were dropped",
+            labels=["what"],
+        )
+        for what, count in list(self._core.client.counters.items()):
+            publications.add_metric([what], count)
+        yield publications
 
     def _rendezvous(self) -> Iterable[Metric]:
         server = self._core.server

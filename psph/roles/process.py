@@ -34,6 +34,8 @@ class Process:
         self.metrics = CollectorRegistry()
         self.health: dict[str, Callable[[], str]] = {}
         """For each role what is the matter with it, in a word; "" when it does its work."""
+        self.addresses: dict[str, str] = {}
+        """Where the roles serve, by role: ports may be the system's choice."""
         self.app = web.Application()
         """Of the admin port; roles add their own paths."""
         self.app[PROCESS] = self
@@ -58,6 +60,8 @@ async def healthz(request: web.Request) -> web.Response:
     troubles = {role: ask() for role, ask in request.app[PROCESS].health.items()}
     lacking = {role: trouble for role, trouble in troubles.items() if trouble}
     answer: dict[str, object] = {"status": "starting" if lacking else "ok", "version": __version__}
+    if addresses := request.app[PROCESS].addresses:
+        answer["addresses"] = addresses
     if lacking:
         answer["roles"] = lacking
     return web.json_response(answer, status=503 if lacking else 200)

@@ -86,7 +86,11 @@ def _show(process: Process, proxy: Proxy, joining: Joining) -> None:
 
 async def _status(proxy: Proxy, joining: Joining) -> web.Response:
     """What each topic is about, for operators."""
-    return web.json_response(proxy.status() | {"joining": joining.state})
+    answer = proxy.status() | {"joining": joining.state}
+    if proxy.begun:
+        # What is forged is dropped before the proxy hears of it.
+        answer["publications"] = dict(proxy.node.client.counters)
+    return web.json_response(answer)
 
 
 async def _records(registrar: Registrar) -> web.Response:

@@ -1,0 +1,50 @@
+"""What `psph hub` and the role `hub` of `psph serve` have in common: sockets, and speed."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from psph.errors import PsphError
+from push_hub.errors import StoreError
+
+
+@asynccontextmanager
+async def serving(
+    host: str, port: int, make: Callable[[str], web.Application]
+) -> AsyncIterator[str]:
+    """Serve the application that `make` makes for a URL; that URL."""
+    # Bound before the hub starts, because its links name the port.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        raise PsphError(f"the hub cannot run: {error}") from error
+    shown = f"[{host}]" if ":" in host else host
+    url = f"http://{shown}:{listening.getsockname()[1]}"
+    runner = web.AppRunner(make(url), access_log=None, shutdown_timeout=2)
+    try:
+        try:
+            await runner.setup()
+            await web.SockSite(runner, listening).start()
+        except (OSError, StoreError) as error:
+            raise PsphError(f"the hub cannot run: {error}") from error
+        yield url
+    finally:
+        await runner.cleanup()
+        listening.close()
+
+
+def be_quick() -> None:
+    """Settings of the interpreter that suit a hub."""
+    # The store's thread lets go of the interpreter with every statement; by default it waits 5 ms
+    # for a busy event loop to hand it back.
+    sys.setswitchinterval(0.0005)
+    # A delivery makes and drops hundreds of objects, hardly any of them in cycles.
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 50)
