@@ -256,10 +256,10 @@ class Upstream:
             await self._put(replace(current, renew_at=again, due=again, reason=reason))
 
     async def _poll_instead(self, record: Following, reason: str) -> None:
-        self._context.counters["upstream_failures"] += 1
         now = self._context.clock()
         failed = rules.polled(now, record, reason, self._patience, hub_failed=True)
         await self._put(failed, record.way)
+        self._context.counters["upstream_failures"] += 1
 
     async def _again(self, topic_id: int) -> None:
         await asyncio.sleep(_LATER)
@@ -290,9 +290,9 @@ class Upstream:
         if record.way not in (Way.ASKED, Way.HUB):
             return None
         seconds = int(lease) if lease.isascii() and lease.isdigit() and len(lease) < 12 else None
-        self._context.counters["upstream_confirmed"] += 1
         confirmed = rules.confirmed(self._context.clock(), record, seconds, self._patience)
         await self._put(confirmed, record.way)
+        self._context.counters["upstream_confirmed"] += 1
         return challenge
 
     async def push(self, token: str, signature: str, body: bytes) -> bool:
@@ -304,8 +304,8 @@ class Upstream:
         if not verified(signature, record.secret, body):
             self._context.counters["upstream_forged"] += 1
             return True
-        self._context.counters["upstream_pushes"] += 1
         await store.pushed(record.topic_id, self._context.clock())
+        self._context.counters["upstream_pushes"] += 1
         self._announced.add(record.topic_id)
         await self._intake.look(record.topic_id, signalled=True)
         return True
