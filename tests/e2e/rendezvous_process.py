@@ -243,6 +243,7 @@ class Customer:
             "secure": self.secure(),
             "busy": sum(there is None for there in self.there.values()),
             "holds": holds,
+            "keep": self.keep,
             "held": self.held,
         }
 
