@@ -17,20 +17,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # are told to stop by this signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-LONG = (
-    "tests/e2e/",
-    "tests/psirp_sim/forwarding/test_suite.py",
-    "tests/psirp_sim/publications/test_suite.py",
-    "tests/psirp_sim/rendezvous/test_suite.py",
-    "tests/psph/test_cli.py",
-    "tests/bench/",
-)
-"""Where the tests are that take longest."""
+LONG = ("tests/e2e/", "/test_suite.py", "tests/bench/", "tests/push_hub/test_browser.py")
+"""Where the tests are that take longest: they come first, so that where several processes run
+tests none waits for one of them at the end."""
 
 
 def pytest_collection_modifyitems(items):
-    """Long tests come first: where several processes run tests, none waits for one at the end."""
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG))  # the rest stays as it is
+    def place(item):
+        return next((n for n, part in enumerate(LONG) if part in item.nodeid), len(LONG))
+
+    items.sort(key=place)  # those in the same place stay as they are
 
 
 def pytest_sessionfinish(session, exitstatus):
