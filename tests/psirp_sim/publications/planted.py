@@ -333,7 +333,7 @@ PLANTED: dict[type[Planted], int] = {
     StaysInItsEpoch: 28,
     AsksForWhatIsGone: 9,
     HoardsWhatHasCome: 7,
-    ClosesTheWindow: 1,
+    ClosesTheWindow: 18,
     TakesWhatIsLostToBeUnderWay: 2,
 }
 """Each with a seed that finds it quickly."""
