@@ -37,9 +37,9 @@ SETTINGS = FabricSettings(
     hello_interval=200 * MILLISECOND,
     rendezvous=RendezvousSettings(
         members=("r1", "r2"),
-        lease=6 * SECOND,
+        lease=15 * SECOND,
         gossip_interval=300 * MILLISECOND,
-        settle=2 * SECOND,
+        settle=5 * SECOND,
         time_out=4 * SECOND,
     ),
 )

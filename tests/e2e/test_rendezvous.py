@@ -150,7 +150,10 @@ def test_matches_and_writer_leases_survive_kill_9_of_servers_and_clients(fabric)
         client.tell(work=work_of(name))
 
     def all_secure():
-        return sum(c.last.get("secure", 0) for c in clients.values()) >= steady_matches()
+        """In the homes that there are when every client knows all servers."""
+        last = [client.last for client in clients.values()]
+        known = all(each.get("servers") == [*SERVERS] for each in last)
+        return known and sum(each["secure"] for each in last) >= steady_matches()
 
     def secured():
         eventually(all_secure, say=lambda: [c.last.get("secure") for c in clients.values()])
