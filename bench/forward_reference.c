@@ -254,22 +254,24 @@ static void run(uint16_t port, double seconds, unsigned window) {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
     uint64_t due = 0, given_up = 0;
     unsigned copies = 0; /* of one burst */
-    /* How long to wait for a copy until the rest is given up for lost: rarely are any, or many. */
-    int64_t patience = window ? 1000000000 : 100000000;
+    /* How long to wait for a copy until the rest is given up for lost: rarely are any, or many.
+     * Before the first one the forwarder may not have had its turn yet. */
+    int64_t patience = window ? 1000000000 : 100000000, first_patience = 10000000000;
     while (take_in()) /* what an earlier run left behind */
         ;
     memset(arrived, 0, sizeof arrived);
     right = wrong = 0;
     first_id = next_id;
     int64_t begun = now(), end = begun + (int64_t)(seconds * 1e9), heard = begun, time = begun;
-    while (time < end || (right < due - given_up && time - heard < patience)) {
+    while (time < end || (right < due - given_up &&
+                          time - heard < (right || wrong ? patience : first_patience))) {
         int64_t on_their_way = (int64_t)(due - given_up - right); /* less than 0: came after all */
         if (time < end && next_id - first_id <= MOST_PACKETS - TEMPLATES_IN_ALL &&
             (!window || on_their_way * BURST <= (int64_t)copies * (window - BURST)))
             due += copies = send_burst(&to);
         if (take_in())
             heard = now();
-        else if (window && time - heard > patience)
+        else if (window && (right || wrong) && time - heard > patience)
             given_up = due - right; /* lost: go on without them */
         else if (one_cpu)
             sched_yield();

@@ -31,7 +31,7 @@ log_dest stderr
 """
 """Nothing is dropped however far a subscriber is behind."""
 CHUNK = 1 << 18
-PATIENCE = 20.0
+PATIENCE = 60.0
 _CONNACK, _PUBLISH, _SUBACK = 0x20, 0x30, 0x90
 _LENGTH = Struct(">H")
 

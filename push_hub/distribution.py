@@ -187,6 +187,9 @@ class Distributor:
         except StoreError:
             self._results[:0] = results
             raise
+        # Counted once it is recorded: who sees the number finds what it speaks of in the store.
+        for result in results:
+            context.counters[f"deliveries_{result.outcome}"] += 1
         context.counters["superseded"] += exchanged.superseded
         for ended in exchanged.ended:
             context.tracer.unsubscribed(ended.topic, ended.callback, ended.reason)
@@ -231,7 +234,6 @@ class Distributor:
             result = self._failed(delivery, f"a fault of the hub: {error!r}"[:200], None)
         finally:
             self._slots.give_back(delivery.host, answered, time.monotonic() - began)
-        self._context.counters[f"deliveries_{result.outcome}"] += 1
         if result.outcome is not Outcome.DELIVERED:
             self._told(result)
         self._results.append(result)

@@ -232,8 +232,6 @@ class Intake:
             )
             links = await self._relate(topic, found)
         if news is None or found.body is None:
-            context.counters["fetches_without_news"] += 1
-            context.tracer.nothing_fetched(topic.canonical, trace_id, "nothing new")
             released = await store.fetched(
                 topic.id,
                 topic.ping_serial,
@@ -243,6 +241,8 @@ class Intake:
                 or (topic.last_modified if found.body is None else None),
                 digest=None,
             )
+            context.counters["fetches_without_news"] += 1
+            context.tracer.nothing_fetched(topic.canonical, trace_id, "nothing new")
             if released:
                 self._released()
         else:

@@ -273,9 +273,9 @@ class Upstream:
         if record.way not in (Way.ASKED, Way.HUB):
             return None
         seconds = int(lease) if lease.isascii() and lease.isdigit() and len(lease) < 12 else None
-        self._context.counters["upstream_confirmed"] += 1
         confirmed = rules.confirmed(self._context.clock(), record, seconds, self._patience)
         await self._asking.put(confirmed, record.way)
+        self._context.counters["upstream_confirmed"] += 1
         return challenge
 
     async def push(self, token: str, signature: str, push: Push) -> bool:
@@ -287,8 +287,8 @@ class Upstream:
         if not verified(signature, record.secret, push.body):
             self._context.counters["upstream_forged"] += 1
             return True
-        self._context.counters["upstream_pushes"] += 1
         await store.pushed(record.topic_id, self._context.clock())
+        self._context.counters["upstream_pushes"] += 1
         if record.guided and push.position is not None:
             return await self._take(record, push, push.position)
         self._announced.add(record.topic_id)

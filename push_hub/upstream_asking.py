@@ -102,13 +102,13 @@ class Asking:
         """The hub failed."""
         if record.guided and record.hub is not None:
             self._guiding.failed(record.hub)
-        self._context.counters["upstream_failures"] += 1
         now = self._context.clock()
         failed = rules.polled(now, record, reason, self._patience, hub_failed=True)
         if record.guided:
             # It may never have been fetched here: plain WebSub begins at once.
             failed = replace(failed, due=now)
         await self.put(failed, record.way)
+        self._context.counters["upstream_failures"] += 1
 
     async def put(self, record: Following, before: Way | None = None) -> None:
         """Keep it; a change from the way `before` is worth a line in the log."""

@@ -1,12 +1,32 @@
-"""A test that is skipped where everything is installed hides a fault: CI fails then."""
+"""How all tests run.
+
+A test that is skipped where everything is installed hides a fault: CI fails then.
+"""
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
 
 settings.register_profile("psph", deadline=None, print_blob=True)
 settings.load_profile("psph")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As a shell starts what is to run in the background. Processes of tests would inherit it, and
+    # are told to stop by this signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+LONG = ("tests/e2e/", "/test_suite.py", "tests/bench/", "tests/push_hub/test_browser.py")
+"""Where the tests are that take longest: they come first, so that where several processes run
+tests none waits for one of them at the end."""
+
+
+def pytest_collection_modifyitems(items):
+    def place(item):
+        return next((n for n, part in enumerate(LONG) if part in item.nodeid), len(LONG))
+
+    items.sort(key=place)  # those in the same place stay as they are
 
 
 def pytest_sessionfinish(session, exitstatus):

@@ -197,7 +197,8 @@ class LinkStateDatabase:
             return
         rank = state.rank
         if known is not None and rank <= known.rank:
-            if rank < known.rank:
+            # Over a link that is not up it was perhaps played back from elsewhere: no answer.
+            if rank < known.rank and link in self._up():
                 self._tell(link, state.origin)
             return
         if state.age < self._lifetime // MILLISECOND:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +16,9 @@ from psph.configuration.node import FabricConfiguration, LinkSettings
 from psph.roles import fabric_admin
 from psph.roles.process import Process
 from traces import TraceSink
+
+_LONGEST_BEGINNING = 10.0
+"""Seconds."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,22 @@ async def start(process: Process, fabric: FabricConfiguration) -> RunningNode:
     assert isinstance(core, FabricNode)
     if isinstance(node, UdpNode) and fabric.accept_links:
         node.accept_links(Admission(core, fabric.accept_links))
+    await _begun(node)
     running = RunningNode(node, core)
     fabric_admin.add(process, running.node, running.core)
     return running
+
+
+async def _begun(node: AsyncioNode) -> None:
+    """Until the node has taken up its work, so that who is told "ready" finds it at work.
+
+    A disk that does not let it begin is not waited for: the node's health tells the rest.
+    """
+    begun = asyncio.Event()
+    # The node begins when its first write is durable, and writes are reported in order.
+    node.storage.write({}, begun.set)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(begun.wait(), _LONGEST_BEGINNING)
 
 
 def _make_node(name: str, fabric: FabricConfiguration, data: Path, trace: TraceSink) -> AsyncioNode:

@@ -1,8 +1,8 @@
 """One fabric node as a process of its own, for tests: speaks JSON lines on stdin and stdout.
 
-Arguments: name, port, roles separated by commas. Commands on stdin: {"link": name, "port": n},
-{"start": true}, {"send_to": [names], "every_ms": n}. It reports {"ready": true}, every 100 ms
-{"forwarded": n, "heard": [highest number, count], "sent": n}.
+Arguments: name, port, roles separated by commas, and one that is not used. Commands on stdin:
+{"link": name, "port": n}, {"start": true}, {"send_to": [names], "every_ms": n}. It reports
+{"ready": true}, every 100 ms {"forwarded": n, "heard": [highest number, count], "sent": n}.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Process:
         print(json.dumps(line), flush=True)
 
 
-async def main(name: str, port: str, roles: str) -> None:
+async def main(name: str, port: str, roles: str, storage: str) -> None:
     async with UdpNode(name, ("127.0.0.1", int(port))) as node:
         process = Process(node, [role for role in roles.split(",") if role])
         await converse(node.address[1], process.command, process.report)

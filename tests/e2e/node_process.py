@@ -23,6 +23,7 @@ class NodeProcess:
     """What it runs, with name, port, roles and storage as arguments."""
 
     def __init__(self, name, roles="", storage="", port=0):
+        """A node that is to be started again needs a port that nobody takes meanwhile."""
         self.name = name
         self.roles = roles
         self.storage = storage
@@ -54,17 +55,17 @@ class NodeProcess:
     def kill(self):
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self._reader.join(timeout=20)
+        self._reader.join(timeout=60)
 
     def close(self):
         self.process.stdin.close()
         try:
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=60)
         finally:
             self.process.kill()
             self.process.wait()
         if self._reader is not None:
-            self._reader.join(timeout=20)
+            self._reader.join(timeout=60)
         self.process.stdout.close()
 
 

@@ -6,7 +6,7 @@ Arguments: name, port, roles separated by commas, file of the storage or nothing
     {"start": true}                 run
     {"listen": [numbers]}           subscribe to these items, and check what comes
     {"publish": [numbers], ...}     publish these items; see `Publisher`
-    {"finish": true}                publish the last versions, too
+    {"limit": n}                    publish up to this version
 
 It says {"ready": port} and, every 100 ms, a report.
 """
@@ -37,9 +37,9 @@ SETTINGS = FabricSettings(
     hello_interval=200 * MILLISECOND,
     rendezvous=RendezvousSettings(
         members=("r1", "r2"),
-        lease=6 * SECOND,
+        lease=15 * SECOND,
         gossip_interval=300 * MILLISECOND,
-        settle=2 * SECOND,
+        settle=5 * SECOND,
         time_out=4 * SECOND,
     ),
 )
@@ -88,7 +88,6 @@ class Publisher:
         self.node = node
         self.client = core.client
         self.seed = seed
-        self.versions = versions
         self.limit = versions - hold
         self.every = every_ms * MILLISECOND
         self.offers = {item: self.client.offer(sid_of(item), rid_of(item)) for item in items}
@@ -121,9 +120,6 @@ class Publisher:
             self.client.publish(sid_of(item), rid_of(item), content)
             self.published[item] = version
         self.node.call_later(self.every, self._publish)
-
-    def finish(self) -> None:
-        self.limit = self.versions
 
     def report(self) -> dict:
         return {
@@ -204,8 +200,8 @@ class Process:
             self.node.add_link(command["link"], ("127.0.0.1", command["port"]))
         elif "start" in command:
             self.core = self.node.run(lambda env: FabricNode(env, SETTINGS, roles=self.roles))
-        elif "finish" in command:
-            self.publisher.finish()
+        elif "limit" in command:
+            self.publisher.limit = command["limit"]
         else:
             self.work(command)
 

@@ -38,10 +38,10 @@ SETTINGS = FabricSettings(
     hello_interval=200 * MILLISECOND,
     rendezvous=RendezvousSettings(
         members=("r1", "r2", "r3"),
-        lease=6 * SECOND,
+        lease=15 * SECOND,
         writer_lease=3 * SECOND,
         gossip_interval=300 * MILLISECOND,
-        settle=2 * SECOND,
+        settle=10 * SECOND,
         time_out=4 * SECOND,
     ),
 )
@@ -78,6 +78,7 @@ class Customer:
         every_ms: int, compete: bool,
     ) -> None:  # fmt: skip
         self.node = node
+        self.core = core
         self.client = core.rendezvous
         self.random = Random(node.node)
         self.steady = [(PUBLICATION, each) for each in publish]
@@ -241,8 +242,10 @@ class Customer:
             "wrong": self.wrong,
             "losses": self.losses,
             "secure": self.secure(),
+            "servers": sorted(self.core._rendezvous_servers()),
             "busy": sum(there is None for there in self.there.values()),
             "holds": holds,
+            "keep": self.keep,
             "held": self.held,
         }
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import socket
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from tests.ports import free_port
 from tests.push_hub.browser import chromium, installed, opened
 from tests.push_hub.feeds.documents import atom
 from tests.push_hub.world import Site, run, served
@@ -35,11 +35,6 @@ async def hub(data, port):
     finally:
         process.kill()
         await process.wait()
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
 
 
 def test_a_browser_follows_a_site_through_kills_of_the_hub(tmp_path):

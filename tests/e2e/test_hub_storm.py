@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import aiohttp
 import pytest
 
 from identifiers import Position, PublisherId
+from tests.ports import free_port
 
 KILLS = 20
 CALLBACKS = 200
@@ -217,14 +217,9 @@ def web():
         process.kill()
 
 
-@pytest.fixture
-def port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
-
-
-def test_nothing_is_lost_in_a_storm(tmp_path, web, port):
-    storm, attempts = asyncio.run(weather(tmp_path, web, port))
+@pytest.mark.timeout(600)  # it starts more than twenty processes, and they have much to do
+def test_nothing_is_lost_in_a_storm(tmp_path, web):
+    storm, attempts = asyncio.run(weather(tmp_path, web, free_port()))
 
     versions = defaultdict(list)  # of each topic, in the order they were recorded
     bodies = {}

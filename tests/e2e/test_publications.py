@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e import publications_process
 from tests.e2e.node_process import PATIENCE, NodeProcess
+from tests.ports import free_port
 
 #     p1   c1       every client is linked to both forwarding nodes, and so is every server:
 #      | x |        whichever of the two dies, there is a way around it
@@ -51,9 +52,10 @@ class Fabric:
     def __init__(self, directory):
         self.nodes = {}
         for name in FORWARDERS:
-            self.nodes[name] = Node(name)
+            self.nodes[name] = Node(name, port=free_port())
         for name in SERVERS:
-            self.nodes[name] = Node(name, "topology,rendezvous", str(directory / f"{name}.sqlite"))
+            storage = str(directory / f"{name}.sqlite")
+            self.nodes[name] = Node(name, "topology,rendezvous", storage, free_port())
         for name in (*PUBLISHERS, *LISTENERS):
             self.nodes[name] = Node(name)
         for node in self.nodes.values():
@@ -129,17 +131,20 @@ def test_every_version_arrives_once_whatever_is_killed(fabric):
 
     # Whoever carries the load now is killed under it, and a server of the rendezvous as well.
     before = {name: fabric[name].forwarded for name in FORWARDERS}
+
+    def carried(name):
+        return fabric[name].forwarded - before[name]
+
     progress(100)
-    carrier = max(FORWARDERS, key=lambda name: fabric[name].forwarded - before[name])
-    carried = fabric[carrier].forwarded - before[carrier]
+    eventually(lambda: max(map(carried, FORWARDERS)) > 100)
+    carrier = max(FORWARDERS, key=carried)
     other = next(name for name in FORWARDERS if name != carrier)
-    assert carried > 100, state()
     around = fabric[other].forwarded
     fabric[carrier].kill()
     fabric["r1"].kill()
-    note(f"{carrier}, which had just forwarded {carried} packets, and r1 are dead")
+    note(f"{carrier}, which had just forwarded {carried(carrier)} packets, and r1 are dead")
     progress(400)
-    assert fabric[other].forwarded > around + 200, f"around the dead node\n{state()}"
+    eventually(lambda: fabric[other].forwarded > around + 200)  # around the dead node
     note("everything flows around them")
     fabric.restart(carrier)
     fabric.restart("r1")
@@ -148,10 +153,12 @@ def test_every_version_arrives_once_whatever_is_killed(fabric):
 
     # Now the node that has carried everything since is killed: the other one is as good as before.
     for name in PUBLISHERS:
-        fabric[name].tell(finish=True)
+        fabric[name].tell(limit=VERSIONS - HOLD // 2)
     progress(60)
     again = fabric[carrier].forwarded
     fabric[other].kill()
+    for name in PUBLISHERS:
+        fabric[name].tell(limit=VERSIONS)
     note(f"{other} is dead")
 
     def complete():
@@ -162,7 +169,7 @@ def test_every_version_arrives_once_whatever_is_killed(fabric):
 
     eventually(complete)
     note("everybody has everything")
-    assert fabric[carrier].forwarded > again + 200, f"around the dead node\n{state()}"
+    eventually(lambda: fabric[carrier].forwarded > again + 200)  # around the dead node
     time.sleep(1)  # would anything come twice?
     print(state())
     for name in HEARD_BY:

@@ -39,7 +39,7 @@ async def _subscribe(client, got):
 
 
 async def _until(condition):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 

@@ -22,7 +22,7 @@ def command(*arguments):
     return [sys.executable, "-c", START, *map(str, arguments)]
 
 
-def psph(*arguments, seconds=30):
+def psph(*arguments, seconds=120):
     """Run to the end."""
     return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=seconds)
 
@@ -39,5 +39,5 @@ def running_hub(data, *options):
         yield ready.split()[1].rstrip("/")
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
         process.stdout.close()

@@ -54,7 +54,7 @@ def test_it_lists_inspects_and_replays(tmp_path):
 def test_a_subscription_is_shown_and_dropped(tmp_path):
     form = f"hub.mode=subscribe&hub.topic={TOPIC}&hub.callback=http://127.0.0.1:9/".encode()
     with hub(tmp_path, "--allow-callback", "127.0.0.0/8") as (_, url):
-        with urllib.request.urlopen(f"{url}hub", form, timeout=20) as answer:
+        with urllib.request.urlopen(f"{url}hub", form, timeout=60) as answer:
             assert answer.status == 202
         assert "http://127.0.0.1:9/" in asked(url, tmp_path, "list")
         assert "http://127.0.0.1:9/" in asked(url, tmp_path, "inspect", "1")
@@ -85,7 +85,7 @@ def test_a_running_hub_is_backed_up_and_restored_after_a_loss(tmp_path):
         with pytest.raises(PsphError, match="stop that one"):
             run("restore", str(copy), "--data", str(data))
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     for part in data.glob("hub.sqlite*"):
         part.unlink()
     assert json.loads(run("restore", str(copy), "--data", str(data), "--json"))["topics"] == 1

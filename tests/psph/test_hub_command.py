@@ -33,16 +33,16 @@ def publish(url, token, body, topic="http://example.com/feed"):
     request = urllib.request.Request(
         f"{url}publish?topic={topic}", body, {"Authorization": f"Bearer {token}"}
     )
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)["position"]
 
 
 def test_it_serves_and_stops_cleanly(tmp_path):
     with hub(tmp_path / "new") as (process, url):
-        with urllib.request.urlopen(f"{url}healthz", timeout=20) as answer:
+        with urllib.request.urlopen(f"{url}healthz", timeout=60) as answer:
             assert answer.read() == b"ok\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 def test_versions_go_on_after_a_kill(tmp_path):
@@ -67,7 +67,7 @@ def test_it_logs_one_object_a_line(tmp_path):
         token = (tmp_path / "admin-token").read_text().strip()
         publish(url, token, b"1")
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
     lines = [json.loads(line) for line in errors.splitlines()]
     assert [line["event"] for line in lines] == ["started", "update", "stopping", "stopped"]
     assert lines[0]["public_url"] == "https://hub.example.com/news"
@@ -78,12 +78,12 @@ def test_private_callbacks_need_to_be_allowed(tmp_path):
     form = b"hub.mode=subscribe&hub.topic=http://example.com/&hub.callback=http://127.0.0.1:9/"
     with hub(tmp_path) as (_, url):
         with pytest.raises(urllib.error.HTTPError) as refusal:
-            urllib.request.urlopen(f"{url}hub", form, timeout=20)
+            urllib.request.urlopen(f"{url}hub", form, timeout=60)
         assert refusal.value.code == 400
         refusal.value.close()
     with (
         hub(tmp_path, "--allow-callback", "127.0.0.0/8") as (_, url),
-        urllib.request.urlopen(f"{url}hub", form, timeout=20) as answer,
+        urllib.request.urlopen(f"{url}hub", form, timeout=60) as answer,
     ):
         assert answer.status == 202
 

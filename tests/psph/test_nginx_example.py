@@ -17,17 +17,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.ports import free_port
 from tests.psph.test_hub_command import hub, publish
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 SAMPLE = Path(__file__).parents[2] / "examples" / "nginx-hub.conf"
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as made:
-        return made.getsockname()[1]
 
 
 def certify(directory):
@@ -86,7 +82,7 @@ def nginx(directory, backend):
         [NGINX, "-p", str(directory), "-e", f"{directory}/errors", "-c", f"{directory}/nginx.conf"]
     )
     try:
-        for _ in range(500):
+        for _ in range(3_000):
             try:
                 socket.create_connection(("127.0.0.1", tls), timeout=1).close()
                 break
@@ -106,19 +102,19 @@ def test_it_serves_the_hub_over_tls(tmp_path):
         hub(tmp_path / "data", "--trusted-proxy", "127.0.0.1") as (_, url),
         nginx(tmp_path, url.removeprefix("http://").rstrip("/")) as (plain, tls),
     ):
-        with opener.open(f"{tls}healthz", timeout=20) as answer:
+        with opener.open(f"{tls}healthz", timeout=60) as answer:
             assert answer.read() == b"ok\n"
         form = b"hub.mode=publish&hub.url=http://example.com/feed"
-        with opener.open(f"{tls}hub", form, timeout=20) as answer:
+        with opener.open(f"{tls}hub", form, timeout=60) as answer:
             assert answer.status == 204
-        with opener.open(f"{tls}stream?topic=http://example.com/feed", timeout=20) as stream:
+        with opener.open(f"{tls}stream?topic=http://example.com/feed", timeout=60) as stream:
             assert stream.readline().startswith(b"retry:")
             token = (tmp_path / "data" / "admin-token").read_text().strip()
             position = publish(url, token, b"1")
             while (line := stream.readline()).strip() != f"id: {position}".encode():
                 assert line
         with pytest.raises(urllib.error.HTTPError) as moved:
-            urllib.request.build_opener(_Stay).open(f"{plain}hub", form, timeout=20)
+            urllib.request.build_opener(_Stay).open(f"{plain}hub", form, timeout=60)
         assert moved.value.code == 308
         moved.value.close()
 

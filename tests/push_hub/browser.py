@@ -19,7 +19,7 @@ from pathlib import Path
 
 import aiohttp
 
-PATIENCE = 20
+PATIENCE = 60
 
 _FLAGS = (
     "--headless=new", "--remote-debugging-port=0", "--no-first-run", "--disable-gpu",

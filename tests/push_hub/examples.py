@@ -67,7 +67,7 @@ async def running(*command, directory, **more):
     finally:
         if process.returncode is None:
             process.terminate()  # not kill(): nginx has a worker that would stay
-        _, errors = await asyncio.wait_for(process.communicate(), 20)
+        _, errors = await asyncio.wait_for(process.communicate(), 60)
         sys.stderr.write(errors.decode(errors="replace"))
 
 
@@ -77,6 +77,6 @@ async def shell(script, directory):
         "sh", "-ec", script, cwd=directory, env=environment(directory),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    out, _ = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode == 0, out.decode()
     return out.decode()

@@ -17,7 +17,7 @@ from push_hub.feeds import read_feed, trim
 from push_hub.links import parse_link_headers
 from push_hub.news import find_news
 from push_hub.settings import Publisher, Rate
-from tests.push_hub.world import until, world
+from tests.push_hub.world import PATIENCE, until, world
 
 MANY = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -54,7 +54,7 @@ async def status_of(w, request):
     reader, writer = await asyncio.open_connection("127.0.0.1", int(w.hub_url.rpartition(":")[2]))
     try:
         writer.write(request)
-        line = await asyncio.wait_for(reader.readline(), 20)
+        line = await asyncio.wait_for(reader.readline(), PATIENCE)
     except ConnectionError:
         return None
     finally:

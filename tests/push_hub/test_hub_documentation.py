@@ -11,10 +11,10 @@ import pytest
 
 from push_hub import Subscriber
 from push_hub.lifecycle import State
+from tests.ports import free_port
 from tests.push_hub.examples import blocks, running, write_file
 from tests.push_hub.feeds.documents import atom
-from tests.push_hub.test_subscriber import free_port
-from tests.push_hub.world import run, until_async, world
+from tests.push_hub.world import PATIENCE, run, until_async, world
 
 ATOM = "application/atom+xml"
 
@@ -54,16 +54,20 @@ def test_follow(tmp_path):
             async with running(sys.executable, program, topic, directory=tmp_path) as process:
                 await confirmed(w)
                 await w.ping(topic)
-                line = await asyncio.wait_for(process.stdout.readline(), 20)
+                line = await asyncio.wait_for(process.stdout.readline(), PATIENCE)
                 assert line == b"One http://example.com/a\n"
                 feed(w, ("b", "Two"), ("a", "One"))
                 await w.ping(topic)
-                line = await asyncio.wait_for(process.stdout.readline(), 20)
+                line = await asyncio.wait_for(process.stdout.readline(), PATIENCE)
                 assert line == b"Two http://example.com/b\n"
                 process.send_signal(signal.SIGINT)
-                await asyncio.wait_for(process.wait(), 20)
-            (record,) = await w.hub.store.subscriptions()
-            assert record.state is State.UNSUBSCRIBED
+                await asyncio.wait_for(process.wait(), PATIENCE)
+
+            async def unsubscribed():
+                (record,) = await w.hub.store.subscriptions()
+                return record.state is State.UNSUBSCRIBED
+
+            await until_async(unsubscribed, "the end")
 
     run(main())
 
@@ -124,7 +128,7 @@ def test_site(tmp_path):
                 await until_async(stored, "the subscription")
                 async with client.post(f"{url}/news", data="fresh") as answer:
                     assert answer.status == 201
-                update = await asyncio.wait_for(anext(subscriber), 10)
+                update = await asyncio.wait_for(anext(subscriber), PATIENCE)
                 assert update.content == b"fresh"
 
     run(main())

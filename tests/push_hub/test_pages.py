@@ -1,5 +1,6 @@
 """The pages over HTTP: files and headers, finding feeds, diagnostics and who sees what in them."""
 
+import asyncio
 import base64
 
 import aiohttp
@@ -119,10 +120,12 @@ def test_finding_keeps_to_the_rules_of_fetching(tmp_path):
             headers = {"Sec-Fetch-Site": "cross-site"}
             answer, _ = await get(w, "/find", params={"url": "http://a.example"}, headers=headers)
             assert answer.status == 403
-            statuses = [
-                (await get(w, "/find", params={"url": "nonsense"}))[0].status for _ in range(25)
-            ]
-            assert statuses[-1] == 429
+            status = 400
+            for _ in range(1_000):  # 25, where it takes no time to ask
+                status = (await get(w, "/find", params={"url": "nonsense"}))[0].status
+                if status != 400:
+                    break
+            assert status == 429
 
     run(main())
 
@@ -330,7 +333,12 @@ def test_how_a_topic_is_followed_is_said(tmp_path):
 def test_diagnostics_are_not_for_asking_all_the_time(tmp_path):
     async def main():
         async with world(tmp_path) as w:
-            statuses = [(await get(w, "/topics"))[0].status for _ in range(80)]
+            statuses = []
+            while 429 not in statuses and len(statuses) < 2_000:
+                statuses += [
+                    answer.status
+                    for answer, _ in await asyncio.gather(*(get(w, "/topics") for _ in range(20)))
+                ]
             assert statuses[:50] == [200] * 50
             assert statuses[-1] == 429
 

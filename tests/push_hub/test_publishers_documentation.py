@@ -20,10 +20,11 @@ from push_hub import Subscriber
 from push_hub.client.checking import check
 from push_hub.client.checks import Verdict
 from push_hub.client.finding import ANYWHERE, client_session
+from tests.ports import free_port
 from tests.push_hub.examples import block, replaced, running, shell, write_file
 from tests.push_hub.feeds.documents import atom
-from tests.push_hub.test_subscriber import active, free_port
-from tests.push_hub.world import run, until_async, world
+from tests.push_hub.test_subscriber import active
+from tests.push_hub.world import PATIENCE, run, until_async, world
 
 PAGE = "publishers.md"
 SITE, HUB = "https://blog.example.com", "https://hub.example.com/hub"
@@ -36,7 +37,7 @@ needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="no nginx
 
 
 async def nothing_must_change(url):
-    async with client_session(ANYWHERE, 10.0) as session:
+    async with client_session(ANYWHERE, 60.0) as session:
         findings = await check(session, ANYWHERE, url)
     assert [each for each in findings if each.verdict is Verdict.MUST] == []
 
@@ -104,7 +105,7 @@ def test_pelican(tmp_path, way):
                 (tmp_path / "content" / "two.rst").write_text(ARTICLE.format(title="Two", day=2))
                 await shell(script, tmp_path)
                 for each in (reader, rss_reader):
-                    update = await asyncio.wait_for(anext(each), 15)
+                    update = await asyncio.wait_for(anext(each), PATIENCE)
                     assert [entry.title for entry in update.entries] == ["Two", "One"]
                     assert "Text of Two." in update.entries[0].content
 
@@ -134,7 +135,7 @@ def test_links_from_nginx(tmp_path):
                     assert (reader.topic, reader.hub) == (topic, f"{w.hub_url}/hub")
                     await active(w, topic, reader)
                     await w.ping(topic)
-                    update = await asyncio.wait_for(anext(reader), 10)
+                    update = await asyncio.wait_for(anext(reader), PATIENCE)
                     assert update.content_type == "application/atom+xml"
 
     run(main())
@@ -185,7 +186,7 @@ def test_wordpress(tmp_path):
                     },
                 ) as answer:
                     assert answer.status == 204
-                update = await asyncio.wait_for(anext(reader), 10)
+                update = await asyncio.wait_for(anext(reader), PATIENCE)
                 assert [entry.title for entry in update.entries] == ["1"]
 
     run(main())
@@ -199,7 +200,7 @@ def test_a_wordpress_on_a_port_of_its_own_is_told(tmp_path):
             own = re.sub(r":\d+$", "", w.site.url) + "/feed/"
             links = f'<{w.hub_url}/hub>; rel="hub", <{own}>; rel="self"'
             url = w.site.put("/feed/", atom(("a", "1")), "application/atom+xml", Link=links)
-            async with client_session(ANYWHERE, 5.0) as session:
+            async with client_session(ANYWHERE, 60.0) as session:
                 found = {each.check: each for each in await check(session, ANYWHERE, url)}
             assert found["rel=self"].verdict is Verdict.MUST
             assert url in found["rel=self"].change
@@ -226,7 +227,7 @@ async def application_is_live(tmp_path, w, name, attribute, feed):
             path = "/posts/" if name == "news" else "/posts"
             async with w.client.post(site + path, data=form) as answer:
                 assert answer.status == 201
-            update = await asyncio.wait_for(anext(reader), 10)
+            update = await asyncio.wait_for(anext(reader), PATIENCE)
             assert [entry.title for entry in update.new_entries] == ["Hello"]
 
 

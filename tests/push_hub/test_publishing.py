@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import time
 import zlib
 
 import pytest
@@ -11,6 +12,7 @@ from identifiers import identify
 from push_hub import Hub, Publisher
 from push_hub.settings import Rate
 from push_hub.store import SqliteStore
+from push_hub.store.backup import back_up
 from tests.push_hub.feeds.documents import atom
 from tests.push_hub.world import Site, chosen, run, served, until, until_async, world
 
@@ -262,12 +264,14 @@ def test_a_topic_is_not_fetched_more_often_than_its_rate(tmp_path):
         async with world(tmp_path, ping_rate=Rate(per_second=2, burst=2)) as w:
             topic = w.site.put("/t", b"1")
             await w.subscribe(topic)
+            begun = time.monotonic()
             for n in range(10):
                 w.site.put("/t", b"%d" % n)
                 await w.ping(topic)
                 await asyncio.sleep(0.02)
             await until(lambda: w.reader.received and w.reader.received[-1].body == b"9")
-            assert len(w.site.fetches("/t")) <= 4
+            # Usually 3; on a machine that takes its time there may be more in it.
+            assert len(w.site.fetches("/t")) <= 3 + 2 * (time.monotonic() - begun)
 
     run(main())
 
@@ -275,27 +279,24 @@ def test_a_topic_is_not_fetched_more_often_than_its_rate(tmp_path):
 def test_a_ping_answered_before_a_crash_is_fetched_after_it(tmp_path):
     async def main():
         async with world(tmp_path) as w:
-            begun = asyncio.Event()
+            released = asyncio.Event()
 
             async def hang(request):
-                begun.set()
-                await asyncio.sleep(30)
+                await released.wait()
+                return web.Response(text="at last")
 
             w.site.hooks["/t"] = hang
             topic = f"{w.site.url}/t"
             await w.subscribe(topic)
             await w.ping(topic)
-            await begun.wait()
-            port = int(w.site.url.rpartition(":")[2])
-        async with world(tmp_path) as w:
-
-            async def asked_again():
-                (record,) = await w.hub.store.topics()
-                return record.last_error is not None
-
-            # Its site is gone: it is asked, in vain.
-            await until_async(asked_again, "a fetch")
-            assert str(port) in (await w.hub.store.topics())[0].fetch_url
+            await until(lambda: w.site.fetches("/t"))
+            # What kill -9 would leave behind at this moment: nothing is fetched.
+            (tmp_path / "left").mkdir()
+            back_up(tmp_path / "hub.sqlite", tmp_path / "left" / "hub.sqlite")
+            async with world(tmp_path / "left") as again:
+                await until(lambda: len(w.site.fetches("/t")) == 2, "another fetch")
+                released.set()
+                await until(lambda: again.hub.counters["updates"] == 1)
 
     run(main())
 

@@ -38,7 +38,7 @@ def test_deliveries_in_flight_end_before_the_hub_does(tmp_path):
 
 def test_what_does_not_end_in_time_is_delivered_by_the_next_one(tmp_path):
     async def main():
-        async with world(tmp_path, callback_timeout=0.5) as w:
+        async with world(tmp_path, callback_timeout=1.5) as w:
 
             async def hang(request):
                 await asyncio.sleep(20)

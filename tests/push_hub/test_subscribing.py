@@ -143,12 +143,13 @@ def test_leases_run_out(tmp_path):
     async def main():
         async with world(tmp_path) as w:
             topic = w.site.put("/t", b"1")
-            await w.subscribe(topic, lease_seconds="1")
+            await w.subscribe(topic, "/long")
+            await w.subscribe(topic, "/short", lease_seconds="1")
             await asyncio.sleep(1.1)
             await w.ping(topic)
-            await until(lambda: w.hub.counters["updates"] == 1)
+            await until(lambda: w.reader.received)
             await asyncio.sleep(0.1)
-            assert w.reader.received == []
+            assert [each.path for each in w.reader.received] == ["/long"]
 
     run(main())
 

@@ -114,7 +114,7 @@ def test_a_ping_is_not_waited_for(tmp_path):
                 await w.ping(topic)
                 await until(lambda n=n: len(w.reader.received) == n + 1)
                 times.append(time.monotonic() - begun)
-            assert sorted(times)[2] < 0.5
+            assert sorted(times)[2] < 2  # peers that poll do so every few seconds, or minutes
 
     run(main())
 

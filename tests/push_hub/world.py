@@ -20,7 +20,8 @@ from push_hub.leases import LeaseBounds
 from push_hub.retries import RetrySchedule
 
 LOOPBACK = parse_networks(["127.0.0.0/8"])
-PATIENCE = 15
+PATIENCE = 60
+"""Seconds until a test gives up on what it waits for; nothing is measured by it."""
 
 
 async def until(condition, what="the condition"):
@@ -34,6 +35,7 @@ async def until(condition, what="the condition"):
 
 @asynccontextmanager
 async def served(app, port=0):
+    """Serve it; with port 0 where nobody has to know the port before."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", port)
@@ -156,7 +158,11 @@ async def until_async(condition, what):
 
 
 def chosen(**changes):
-    """Settings for the loopback interface, with retries that do not keep a test waiting."""
+    """Settings for the loopback interface, with retries that do not keep a test waiting.
+
+    Who answers does so in time, however slow the machine is: a test in which somebody does not
+    answer says how long he is waited for.
+    """
     defaults = {
         "public_url": "https://hub.example",
         "allow_fetch": LOOPBACK,
@@ -165,8 +171,8 @@ def chosen(**changes):
         "delivery_retries": RetrySchedule(first=0.05, factor=1.5, longest=2.0, attempts=4),
         "fetch_retries": RetrySchedule(first=0.05, factor=1.5, longest=2.0, attempts=3),
         "verification_retries": RetrySchedule(first=0.05, longest=0.1, attempts=2),
-        "callback_timeout": 2.0,
-        "fetch_timeout": 2.0,
+        "callback_timeout": 30.0,
+        "fetch_timeout": 30.0,
         "follow_after": None,
     }
     return HubSettings(**{**defaults, **changes})
@@ -194,4 +200,4 @@ async def world(data, trace=None, port=0, carrier=None, guide=None, started=None
 
 def run(main):
     """Run a test's coroutine, within a time."""
-    return asyncio.run(asyncio.wait_for(main, 60))
+    return asyncio.run(asyncio.wait_for(main, 150))

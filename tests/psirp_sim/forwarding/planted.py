@@ -159,12 +159,12 @@ PLANTED = {
     ForgetsWhatItSaw: 1,
     DoesNotCountFalseCopies: 1,
     NeverRecomputes: 1,
-    StandbyNeverTakesOver: 1,
+    StandbyNeverTakesOver: 34,
     DeafToNews: 1,
-    NeverGivesUpALink: 1,
-    FloodsOnly: 1,
+    NeverGivesUpALink: 11,
+    FloodsOnly: 120,
     TellsRoutesOnce: 73,
-    FollowsItsFirstManager: 1,
-    TrustsOneEnd: 1,
+    FollowsItsFirstManager: 40,
+    TrustsOneEnd: 11,
 }
-"""Each with a seed to begin with."""
+"""Each with a seed that finds it quickly."""

@@ -311,7 +311,7 @@ class Late(Follower):
 
 PLANTED: dict[type[Planted], int] = {
     NeverRepairs: 0,
-    RepairsTheFirstUnitOnly: 2,
+    RepairsTheFirstUnitOnly: 200,
     NeverAsksItsListeners: 0,
     ForgetsWhoIsBehind: 0,
     SendsBeforeItIsDurable: 27,
@@ -327,13 +327,13 @@ PLANTED: dict[type[Planted], int] = {
     HandsOnWhatThereIs: 0,
     SaysNothingOfGaps: 9,
     SaysNothingOfResets: 0,
-    TakesAnyPromptListener: 0,
+    TakesAnyPromptListener: 2,
     NeverAsks: 0,
     AsksOnce: 0,
-    StaysInItsEpoch: 0,
+    StaysInItsEpoch: 28,
     AsksForWhatIsGone: 9,
     HoardsWhatHasCome: 7,
-    ClosesTheWindow: 1,
+    ClosesTheWindow: 18,
     TakesWhatIsLostToBeUnderWay: 2,
 }
 """Each with a seed that finds it quickly."""

@@ -89,7 +89,7 @@ def called(stranger):
     return link_name("in", *stranger.getsockname()[:2])
 
 
-async def eventually(condition, seconds=20):
+async def eventually(condition, seconds=60):
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.005)

@@ -44,7 +44,7 @@ def within_a_fabric(body, clients=(), **options):
     """Run the body with the fabric, and clients of these names."""
 
     async def main():
-        async with asyncio.timeout(60), LoopbackFabric(**options) as fabric:
+        async with asyncio.timeout(150), LoopbackFabric(**options) as fabric:
             await body(fabric, *await asyncio.gather(*map(fabric.client, clients)))
 
     asyncio.run(main())
@@ -55,7 +55,7 @@ def contents(events):
 
 
 async def take(updates, count):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return [await anext(updates) for _ in range(count)]
 
 
@@ -66,7 +66,7 @@ async def introduce(publisher, updates):
 
 
 async def eventually(condition):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -92,7 +92,7 @@ def test_a_large_version(accelerate):
     async def body(fabric, alice, bob):
         content = bytes(range(256)) * 4096
         await alice.publish(SID, RID, content)
-        assert (await bob.subscribe_sync(SID, RID, 20)).content == content
+        assert (await bob.subscribe_sync(SID, RID, 60)).content == content
 
     within_a_fabric(body, ["alice", "bob"], accelerate=accelerate)
 
@@ -265,7 +265,7 @@ def test_a_listener_that_raises_gets_the_event_again(monkeypatch, caplog):
         await bob.unsubscribe(subscription)
         await bob.unsubscribe(subscription)
         await alice.publish(SID, RID, b"unheard")
-        await alice.drained(20)
+        await alice.drained(60)
         assert len(calls) == 5
 
     within_a_fabric(body, ["alice", "bob"])
@@ -405,7 +405,7 @@ def test_nothing_published_in_time():
         await alice.offer(SID, RID)
         with pytest.raises(NothingPublished, match=r"within 0\.1 s: check its ids"):
             await bob.subscribe_sync(SID, RID, 0.1)
-        waiting = asyncio.create_task(bob.subscribe_sync(SID, RID, 20))
+        waiting = asyncio.create_task(bob.subscribe_sync(SID, RID, 60))
         await asyncio.sleep(0.05)
         await alice.publish(SID, RID, b"at last")
         assert (await waiting).content == b"at last"
@@ -493,7 +493,7 @@ def test_drained_means_that_listeners_have_everything():
             await introduce(alice, updates)
             for _ in range(100):
                 await alice.publish(SID, RID, bytes(10_000))
-            await alice.drained(20)
+            await alice.drained(60)
             ((reception,),) = [
                 item.values() for item in bob.node.client.subscriber.receptions.values()
             ]
@@ -506,7 +506,7 @@ def test_drained_means_that_listeners_have_everything():
 def test_who_publishes_and_goes_is_heard():
     async def body(fabric, bob):
         async with bob.subscribe(SID, RID) as updates:
-            async with fabric.connect("alice", closing=10) as alice:
+            async with fabric.connect("alice", closing=60) as alice:
                 await alice.publish(SID, RID, b"by the way")
             assert contents(await take(updates, 1)) == [b"by the way"]
 
@@ -525,7 +525,7 @@ def test_who_may_not_publish_is_refused():
         assert not bob.node.client.offers
         await bob.publish(SID, OTHER, b"nobody was asked yet")
         with pytest.raises(Refused):
-            await bob.drained(20)
+            await bob.drained(60)
         with pytest.raises(Refused):
             await bob.publish(SID, OTHER, b"")
         await bob.withdraw(SID, OTHER)
@@ -620,7 +620,7 @@ def test_closing_ends_everything_once():
         await asyncio.sleep(0.05)
         await bob.close()
         await bob.close()
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), 60)
         await task
         with pytest.raises(ClientClosed):
             await syncing

@@ -57,7 +57,7 @@ def test_the_program_runs_as_it_is_written(tmp_path):
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
                 env={"PYTHONPATH": str(ROOT)},
             )  # fmt: skip
-            return await asyncio.wait_for(process.communicate(), 60)
+            return await asyncio.wait_for(process.communicate(), 120)
 
     out, err = asyncio.run(main())
     assert err == b""
@@ -82,7 +82,7 @@ def test_what_it_shows_runs(code):
             handled.set()
 
     async def main():
-        async with asyncio.timeout(30), LoopbackFabric() as world:
+        async with asyncio.timeout(120), LoopbackFabric() as world:
             fabric, other = await world.client("alice"), await world.client("bob")
             publishes = "publish" in code
             first = await other.publish(SID, RID, b"before")
@@ -106,7 +106,7 @@ def test_the_test_runs_as_it_is_written(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "psirp_sim.testing", "-p", "no:cacheprovider",
          "--rootdir", str(tmp_path), "-W", "error", str(tmp_path)],
-        cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60,
+        cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=150,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

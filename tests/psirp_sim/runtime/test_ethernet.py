@@ -66,7 +66,7 @@ class Namespace:
         with self.entered():
             opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(EVERYTHING))
         opened.bind((INTERFACE, EVERYTHING))
-        opened.settimeout(20)
+        opened.settimeout(60)
         return opened
 
 
@@ -285,7 +285,7 @@ def test_courier_runs_unchanged_between_processes(namespaces):
     finally:
         for process in processes:
             try:
-                process.communicate(timeout=20)
+                process.communicate(timeout=60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()

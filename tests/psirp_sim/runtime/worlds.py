@@ -13,7 +13,7 @@ from psirp_sim.runtime.environment import Core, CoreFactory
 from psirp_sim.runtime.simulator import Constant, LinkProfile, Simulator
 from psirp_sim.runtime.udp import UdpNode
 
-PATIENCE = 20 * SECOND
+PATIENCE = 60 * SECOND
 
 
 class World(Protocol):

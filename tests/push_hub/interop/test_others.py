@@ -25,7 +25,7 @@ from push_hub.client.finding import ANYWHERE, client_session
 from push_hub.lifecycle import State
 from tests.push_hub.feeds.documents import atom
 from tests.push_hub.interop.certificates import loopback_tls
-from tests.push_hub.world import chosen, run, until, until_async, world
+from tests.push_hub.world import PATIENCE, chosen, run, until, until_async, world
 
 HERE = Path(__file__).parent
 ATOM = "application/atom+xml"
@@ -48,7 +48,7 @@ class FlaskReader:
     async def hear(self, event):
         """The next event of a kind; others are passed over."""
         while True:
-            line = await asyncio.wait_for(self._process.stdout.readline(), 20)
+            line = await asyncio.wait_for(self._process.stdout.readline(), PATIENCE)
             assert line, "Flask-WebSub ended"
             said = json.loads(line)
             if said["event"] == event:
@@ -161,8 +161,8 @@ def test_our_subscriber_at_the_hub_of_flask_websub(tmp_path, algorithm):
             algorithm, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            hub = (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
-            async with world(tmp_path) as w, client_session(ANYWHERE, 10.0) as session:
+            hub = (await asyncio.wait_for(process.stdout.readline(), PATIENCE)).decode().strip()
+            async with world(tmp_path) as w, client_session(ANYWHERE, 60.0) as session:
                 topic = f"{w.site.url}/t"
                 links = f'<{topic}>; rel="self", <{hub}>; rel="hub"'
                 w.site.put("/t", atom(("a", "1")), ATOM, Link=links)
@@ -195,7 +195,7 @@ def test_django_push_pings(tmp_path):
                 sys.executable, str(HERE / "django_push_ping.py"), f"{w.hub_url}/hub", known,
                 "http://unknown.example/feed?a=1&b=\u00fc", stdout=subprocess.PIPE,
             )  # fmt: skip
-            out, _ = await asyncio.wait_for(process.communicate(), 30)
+            out, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
             assert out.split() == [b"204", b"204"]
             await until(lambda: w.reader.received)
             assert w.reader.received[0].body == atom(("a", "1"))
@@ -212,9 +212,9 @@ def test_curl_subscribes_and_publishes(tmp_path, options):
 
     async def curl(*arguments):
         process = await asyncio.create_subprocess_exec(
-            "curl", "-sS", "-m", "10", *options, *arguments, stdout=subprocess.PIPE
+            "curl", "-sS", "-m", "60", *options, *arguments, stdout=subprocess.PIPE
         )
-        out, _ = await asyncio.wait_for(process.communicate(), 20)
+        out, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
         return out.decode()
 
     async def main():
