@@ -1,0 +1,57 @@
+"""The sample of two domains: every file is valid, and an update crosses."""
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from bench.crossing_world import EXAMPLE, NODES, A, B, copy_example, start_world
+
+PSPH = Path(sys.executable).with_name("psph")
+FILES = sorted(EXAMPLE.glob("*.toml"))
+
+
+def psph(*arguments):
+    return subprocess.run([PSPH, *arguments], capture_output=True, text=True, timeout=120)
+
+
+def test_all_files_are_known():
+    assert [file.stem for file in FILES] == sorted(NODES)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_file_is_valid(file):
+    done = psph("serve", "--config", str(file), "--check")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_copy_shares_no_port_with_the_example(tmp_path):
+    moved = copy_example(tmp_path / "copy")
+    assert len(set(moved.values())) == len(moved)
+    for name in NODES:
+        text = (tmp_path / "copy" / f"{name}.toml").read_text()
+        left = [old for old in moved if old in text and old not in moved.values()]
+        assert not left, f"{name}: {left}"
+
+
+def test_an_update_crosses(tmp_path):
+    with ExitStack() as stack:
+        world = start_world(stack, tmp_path / "world")
+        there = psph("resolve", B, "--dns", world.dns, "--json")
+        assert there.returncode == 0, there.stderr
+        found = json.loads(there.stdout)
+        assert len(found["rendezvous"]) == 2
+        assert len(found["keys"]) == 1
+        for domain, reader in ((B, world.a), (A, world.b)):
+            done = psph(
+                "probe", domain, "--hub", reader.url, "--dns", world.dns,
+                "--count", "1", "--timeout", "60", "--json",
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            assert len(json.loads(done.stdout)["crossings"]) == 1
+            topic = f"http://{domain}/.well-known/psph-probe"
+            wanted = reader.status("/proxy/status")["wanted_here"]
+            assert wanted[topic]["state"] == "the fabric brings it"
