@@ -12,8 +12,8 @@ from push_hub.errors import Refused
 
 ADMISSION = "admission"
 _ADMITTED = 60
-"""Seconds for which a topic is wanted because somebody was admitted to it; long enough for their
-callback to confirm."""
+"""Seconds for which a topic is wanted because somebody was admitted to it who has neither joined
+nor left yet; long enough for their callback to confirm."""
 
 
 class ProxyCarrier:
@@ -46,9 +46,12 @@ class ProxyCarrier:
 
     def joined(self, topic: Topic, subscriber: str, until: float | None) -> None:
         self._proxy.want(topic, subscriber, None if until is None else int(until * SECOND))
+        self._proxy.leave(topic, ADMISSION)
 
     def left(self, topic: Topic, subscriber: str) -> None:
         self._proxy.leave(topic, subscriber)
+        # Others may be admitted and not have joined yet: the chain lingers, and they resume.
+        self._proxy.leave(topic, ADMISSION)
 
     def told(self) -> None:
         self._proxy.confirmed()

@@ -22,7 +22,7 @@ from psph.proxy.messages import Answer, MalformedMessage, Requests, encode, read
 from psph.proxy.settings import ProxySettings
 
 Answered = Callable[[str, Answer | None], None]
-MOST_ANSWERING = 64
+MOST_ANSWERING = 16
 """Proxies of one zone whose answers are kept."""
 
 
@@ -35,7 +35,8 @@ class Asked:
     reply: bytes
     topics: dict[str, None] = field(default_factory=dict)
     answers: dict[PublisherId, dict[str, Answer]] = field(default_factory=dict)
-    """By the proxy that answered."""
+    """By the proxy that answered: all it said, be it asked for now or not. Who is asked for the
+    same again before it has heard that we did not want it does not say it again."""
     subscription: Subscription | None = None
     timer: Timer | None = None
     due: int = 0
@@ -84,8 +85,6 @@ class Asking:
         if asked is None or topic.canonical not in asked.topics:
             return
         del asked.topics[topic.canonical]
-        for answers in asked.answers.values():
-            answers.pop(topic.canonical, None)
         # The empty set releases everything at once; the lease would do it in time.
         self._publish_soon(asked, self._settings.gather)
 
@@ -160,7 +159,7 @@ class Asking:
         asked.answers[event.publisher] = {
             topic: answer
             for topic, answer in said.items()
-            if topic in asked.topics and bool(answer.publisher) != bool(answer.refused)
+            if bool(answer.publisher) != bool(answer.refused)
         }
         if len(asked.answers) > MOST_ANSWERING:
             del asked.answers[next(iter(asked.answers))]

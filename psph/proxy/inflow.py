@@ -39,6 +39,8 @@ class State(StrEnum):
 Ready = Callable[[State, str], None]
 """With PLAIN, REFUSED and the reason, or READY."""
 
+UNWANTED = "it is not wanted any more"
+
 
 @dataclass(slots=True, eq=False)
 class Incoming:
@@ -105,15 +107,19 @@ class Inflow:
     def when_ready(self, canonical: str, ready: Ready) -> None:
         """Call back when it is decided how a topic that is wanted comes here, and what was there
         before has come."""
-        self.topics[canonical].waiting.append(ready)
-        self._tell(self.topics[canonical])
+        incoming = self.topics.get(canonical)
+        if incoming is None:
+            self._env.call_later(0, ready, State.REFUSED, UNWANTED)
+        else:
+            incoming.waiting.append(ready)
+            self._tell(incoming)
 
     def brings(self, canonical: str, host: str) -> str | None:
         """In words, how the fabric brings a topic; None when it does not."""
         incoming = self.topics.get(canonical)
         if incoming is None or self._settings.serves(host):
             return None
-        if incoming.state in (State.LOOKING, State.PLAIN):
+        if incoming.state is State.PLAIN:
             return None
         return f"{incoming.state}: {incoming.topic.zone}"
 
@@ -243,7 +249,7 @@ class Inflow:
             del self._zones[topic.zone]
             self._directory.forget(topic.zone)
         for ready in incoming.waiting:
-            self._env.call_later(0, ready, State.REFUSED, "it is not wanted any more")
+            self._env.call_later(0, ready, State.REFUSED, UNWANTED)
         self._web.carried(topic)
 
     def _stop(self, incoming: Incoming) -> None:

@@ -122,6 +122,13 @@ class ModelHub:
         self.listener(update)
         done()
 
+    def is_beginning(self, topic: str) -> bool:
+        """Whether the first that came of a topic is not durable yet."""
+        return topic not in self.updates and any(
+            known == topic and position.publisher != self.publisher
+            for known, position in self._under_way
+        )
+
     # What the proxy asks for
 
     def keep(self, topic: Topic, looked: Callable[[], None]) -> None:

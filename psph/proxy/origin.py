@@ -16,7 +16,7 @@ from functools import partial
 
 from identifiers import Position, PublisherId, Topic
 from psirp_sim.client import Client
-from psirp_sim.publications.errors import NotPublished
+from psirp_sim.publications.errors import HistoryFull, NotPublished
 from psirp_sim.rendezvous.writer import WriterLease, WriterLeases
 from psirp_sim.runtime.environment import Environment, Timer
 from psph.proxy.mapping import Mapping
@@ -34,6 +34,8 @@ class OwnTopic:
     """Whether the hub has had a look at it, so that there is something to begin with."""
     last: Position | None = None
     """Of what was published last."""
+    passed_over: Position | None = None
+    """Of what the fabric can never take; the stream began again after it."""
     asking: bool = False
     """Whether the hub was asked for what comes after that."""
     again: bool = False
@@ -196,13 +198,14 @@ class Origin:
             own.again = True
             return
         own.asking, own.again = True, False
-        self._web.backlog(own.topic, own.last, partial(self._fill, own, own.last))
+        after = own.last or own.passed_over
+        self._web.backlog(own.topic, after, partial(self._fill, own, after))
 
     def _fill(self, own: OwnTopic, after: Position | None, updates: Sequence[WebUpdate]) -> None:
         own.asking = False
         if not self._is_ours(own) or own.lease is None or not own.lease.held:
             return
-        if own.last is None and after is not None:
+        if own.last is None and after != own.passed_over:
             self._ask(own)  # it was withdrawn meanwhile, and begins with what is oldest
             return
         if own.last is not None and updates and _is_beyond(own.last, updates[0].position):
@@ -227,7 +230,7 @@ class Origin:
         sid, rid = own.topic.sid.raw, own.topic.rid.raw
         offer = self._client.offers.get((sid, rid))
         first = updates[0].position if updates else None
-        if offer is not None and first is not None and offer.history.latest != first.version - 1:
+        if offer is not None and first is not None and not self._is_next(own, first):
             # There was nothing to begin with when it was offered, and now not the first version.
             self._shut(own)
             self._withdraw(own)
@@ -262,11 +265,20 @@ class Origin:
             self._counters["not_published"] += 1
             self._env.log("not published", topic=own.topic.canonical, error=str(error))
             self._shut(own)
+            if self._is_next(own, update.position) and not isinstance(error, HistoryFull):
+                # It is too large, and will be. The others must not wait for it for ever.
+                own.passed_over = update.position
+                self._withdraw(own)
             self._try_again(own)
             return False
         self._counters["published"] += 1
         own.last = update.position
         return True
+
+    def _is_next(self, own: OwnTopic, position: Position) -> bool:
+        offer = self._client.offers.get((own.topic.sid.raw, own.topic.rid.raw))
+        following = 0 if offer is None or offer.closing else offer.history.latest + 1
+        return position.version == following
 
     def _try_again(self, own: OwnTopic) -> None:
         if own.retry is not None:

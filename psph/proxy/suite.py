@@ -2,34 +2,35 @@
 
 Two or three domains with a proxy each, sometimes two proxies that answer for different hosts of one
 domain; forwarding nodes, two rendezvous servers, two topology managers. Websites ping their hub or
-are only followed by it; readers come and go; somebody with a stranger's key, or with another
-topic's name, publishes what they must not. Nodes crash and stand still, links are cut and storm.
+are only followed by it, and one publishes natively, with its zone's key; readers come and go; zones
+lose their records and get them back; somebody with a stranger's key, or with another topic's name,
+publishes what they must not. Nodes crash and stand still, links are cut and storm.
 
 What must hold:
 
 * **safety**: a hub records every stream without a hole, in order and once, with the bytes and the
-  trace id that it was published with; nothing that was forged; and who was told that a topic is
-  ready misses nothing that is published from then on;
+  trace id that it was published with; nothing that was forged; who was told that a topic is ready
+  misses nothing that is published from then on; a hub's versions are published by who holds the
+  writer lease only; and what a callback subscribed to is not forgotten by a restart;
 * **liveness**: soon after the last fault every hub has the latest version of what is wanted there,
-  who asked for what stays at home was refused, and what nobody wants is published by nobody.
+  who asked for what stays at home was refused, everybody else was told that their topic is ready,
+  and what nobody wants is published by nobody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from identifiers import Position, identify
 from psirp_sim.node import FabricNode
-from psirp_sim.publications.errors import NotPublished
 from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.rendezvous.server import ROLE as RENDEZVOUS
 from psirp_sim.rendezvous.suite import SETTINGS as RENDEZVOUS_SETTINGS
 from psirp_sim.runtime.durations import MICROSECOND, MILLISECOND, SECOND
-from psirp_sim.runtime.environment import Environment
 from psirp_sim.runtime.schedules import (
     FaultKind,
     InvariantViolated,
@@ -40,139 +41,13 @@ from psirp_sim.runtime.schedules import (
 from psirp_sim.runtime.simulator import Clock, Independent, LinkProfile, Simulator, Uniform, stream
 from psirp_sim.settings import FabricSettings
 from psirp_sim.wire.sealing import FabricKeys
-from psph.proxy.inflow import State
-from psph.proxy.mapping import CONTENT_TYPE, TOPIC
-from psph.proxy.model import (
-    ModelDirectory,
-    ModelHub,
-    ModelRegistry,
-    Site,
-    publisher_of_hub,
-)
+from psph.proxy.model import Site, publisher_of_hub
+from psph.proxy.peers import FORGED, LOOKING, Forger, Native, ProxyPeer, Reading
 from psph.proxy.ports import WebUpdate, Zone
 from psph.proxy.proxy import Proxy
 from psph.proxy.settings import ProxySettings
 
-LOOKING = 100 * MILLISECOND
-FORGED = b"forged"
 Streams = dict[tuple[str, bytes], list[Position]]
-
-
-@dataclass(slots=True, eq=False)
-class Reading:
-    """Somebody who reads a topic at a proxy; it outlives a crash, as a person does."""
-
-    topic: str
-    leased: bool
-    """A callback, which the proxy remembers; a browser comes back by itself."""
-    wanted: bool = True
-    ready_at: dict[bytes, int] = field(default_factory=dict)
-    """The version of each hub's stream that had been published when it was told to be ready."""
-    refused: str = ""
-
-
-class ProxyPeer:
-    """A core: a node of the fabric with a proxy and a hub on it."""
-
-    def __init__(self, env: Environment, trial: ProxyTrial) -> None:
-        self.env = env
-        self.trial = trial
-        self.node = FabricNode(env, trial.fabric, domain=env.node)
-        self.hub = ModelHub(env, trial.sites[env.node], self._recorded)
-        directory = ModelDirectory(env, trial.zones, trial.dns_delay)
-        self.proxy = trial.proxy(
-            env, trial.proxies[env.node], self.node, ModelRegistry(), directory, self.hub
-        )
-        directory.changed = self.proxy.zone_changed
-        self.hub.listener = self.proxy.recorded
-        self._reading: set[Reading] = set()
-
-    def start(self) -> None:
-        for updates in self.hub.updates.values():
-            for update in updates:  # some were written down just before a crash
-                self._recorded(update)
-        self.node.start()
-        self.proxy.start()
-        self.env.call_later(LOOKING, self._look)
-
-    def receive(self, link: str, packet: bytes) -> None:
-        self.node.receive(link, packet)
-
-    def stop(self) -> None:
-        self.node.stop()
-
-    def _look(self) -> None:
-        """Readers come and go, and the hub looks after what it follows."""
-        if self.proxy.begun:
-            for reading in self.trial.readings[self.env.node]:
-                self._read(reading)
-            self.proxy.confirmed()
-            for site in self.trial.sites[self.env.node]:
-                if site.topic in self.hub.kept:
-                    self.hub.look(site.topic)
-        self.env.call_later(LOOKING, self._look)
-
-    def _read(self, reading: Reading) -> None:
-        topic = identify(reading.topic)
-        if reading.wanted and reading not in self._reading:
-            self._reading.add(reading)
-            name = f"reader {self.trial.readings[self.env.node].index(reading)}"
-            until = self.env.wall() + 3_600 * SECOND if reading.leased else None
-            self.proxy.want(topic, name, until)
-            self.proxy.when_ready(topic, lambda state, note: self._ready(reading, state, note))
-        elif not reading.wanted and reading in self._reading:
-            self._reading.discard(reading)
-            name = f"reader {self.trial.readings[self.env.node].index(reading)}"
-            self.proxy.leave(topic, name)
-
-    def _ready(self, reading: Reading, state: State, note: str) -> None:
-        if state is State.REFUSED:
-            reading.refused = note
-        if state is State.READY and reading.wanted:
-            self.trial.told_ready(self.env.node, reading)
-
-    def _recorded(self, update: WebUpdate) -> None:
-        self.trial.recorded(self.env.node, update)
-
-
-class Forger:
-    """A core: a node of the fabric whose user publishes what is not theirs."""
-
-    def __init__(self, env: Environment, trial: ProxyTrial) -> None:
-        self.env = env
-        self.trial = trial
-        self.node = FabricNode(env, trial.fabric, domain="forger")
-        self._key = Ed25519PrivateKey.from_private_bytes(b"f" * 32)
-
-    def start(self) -> None:
-        self.node.start()
-        self.env.call_later(SECOND, self._forge)
-
-    def receive(self, link: str, packet: bytes) -> None:
-        self.node.receive(link, packet)
-
-    def stop(self) -> None:
-        self.node.stop()
-
-    def _forge(self) -> None:
-        self.env.call_later(SECOND, self._forge)
-        if not self.node.begun:
-            return
-        for sites in self.trial.sites.values():
-            for number, site in enumerate(sites):
-                topic = identify(site.topic)
-                item = (topic.sid.raw, topic.rid.raw)
-                right = number % 2 == 0
-                named = site.topic if right else site.topic + "/another"
-                key = self._key if right else self.trial.keys[topic.zone]
-                if item not in self.node.client.offers:
-                    self.node.client.offer(*item, key=key)
-                try:
-                    self.node.client.publish(
-                        *item, FORGED, {TOPIC: named, CONTENT_TYPE: "text/plain"}
-                    )
-                except NotPublished:
-                    continue
 
 
 class ProxyTrial:
@@ -198,6 +73,14 @@ class ProxyTrial:
         """Of each topic and hub."""
         self.heard: dict[str, Streams] = {}
         """What each hub has recorded of others."""
+        self.alive: dict[str, int] = {}
+        """When each proxy was last seen at work."""
+        self.native = ""
+        """The topic that somebody publishes without a hub."""
+        self.native_bodies: dict[bytes, str] = {}
+        """What they publish, and its trace id."""
+        self.native_latest = (b"", 0, 0)
+        """Publisher, epoch and version."""
         self._build()
 
     def _build(self) -> None:
@@ -225,8 +108,34 @@ class ProxyTrial:
         if random.random() < 0.3:
             self.world.add_node("forger", lambda env: Forger(env, self), self._clock())
             self._connect("forger", random.sample(self._fabric, 1), lossy)
+        self._extras(lossy)
         self._plan()
         self.world.run_for(0)
+
+    def _extras(self, lossy: float) -> None:
+        """What not every world has."""
+        random = stream(self.world.seed, "extras")
+        zone = random.choice(sorted(self.zones))
+        if random.random() < 0.4:
+            self.native = f"http://news.{zone}/native"
+            make = partial(Native, trial=self, key=self.keys[zone])
+            self.world.add_node("native", make, self._clock())
+            self._connect("native", random.sample(self._fabric, 1), lossy)
+        if random.random() < 0.3:
+            begin = random.randrange(self.duration)
+            end = random.randrange(begin, self.duration)
+            self.world.engine.at(begin, self._change_zone, zone, Zone(False))
+            self.world.engine.at(end, self._change_zone, zone, self.zones[zone])
+
+    def _change_zone(self, name: str, zone: Zone) -> None:
+        self.zones[name] = zone
+        for readings in self.readings.values():
+            for reading in readings:
+                if identify(reading.topic).zone == name:
+                    reading.ready_at.clear()  # and plain WebSub from now on, or no longer
+        for peer in filter(None, map(self.peer, self.proxies)):
+            if name in peer.directory.known:
+                peer.directory.changed(name)
 
     def _clock(self) -> Clock:
         random = self._random
@@ -279,6 +188,7 @@ class ProxyTrial:
                 for _ in range(random.choice([0, 1, 5, 30])):
                     at(random.randrange(self.duration), self._write, name, site)
         everything = [site.topic for sites in self.sites.values() for site in sites]
+        everything += [self.native] if self.native else []
         for name in self.proxies:
             for topic in random.sample(everything, random.randint(1, len(everything))):
                 reading = Reading(topic, random.random() < 0.5)
@@ -315,9 +225,11 @@ class ProxyTrial:
 
     def told_ready(self, name: str, reading: Reading) -> None:
         """From now on nothing may be missed of what anybody publishes of the topic."""
-        for (topic, publisher), position in self.latest.items():
-            if topic == reading.topic:
-                reading.ready_at.setdefault(publisher, position.version)
+        for origin, sites in self.sites.items():
+            if any(site.topic == reading.topic for site in sites):
+                publisher = publisher_of_hub(origin).raw
+                latest = self.latest.get((reading.topic, publisher))
+                reading.ready_at.setdefault(publisher, latest.version if latest else 0)
 
     def recorded(self, name: str, update: WebUpdate) -> None:
         try:
@@ -337,10 +249,16 @@ class ProxyTrial:
         known = self.heard[name].setdefault((update.topic, position.publisher.raw), [])
         if position in known:
             return  # told again after a crash
-        if self.published.get((update.topic, position)) != update:
+        if update.topic == self.native:
+            as_published = self.native_bodies.get(update.body) == update.trace_id
+        else:
+            as_published = self.published.get((update.topic, position)) == update
+        if not as_published:
             raise InvariantViolated(f"{position} of {update.topic} is not what was published")
         if known and not position.directly_follows(known[-1]):
-            raise InvariantViolated(f"{position} came after {known[-1]}")
+            begins_anew = position.epoch > known[-1].epoch and position.version == 1
+            if update.topic != self.native or not begins_anew:
+                raise InvariantViolated(f"{position} came after {known[-1]}")
         if not known:
             self._check_beginning(name, update)
         known.append(position)
@@ -403,6 +321,18 @@ class ProxyTrial:
             wished = {reading.topic for reading in self.readings[name] if reading.wanted}
             if left := set(peer.proxy.inflow.topics) - wished:
                 return f"{name} still listens to {sorted(left)}"
+            for reading in self.readings[name]:
+                if reading.wanted and not reading.told and reading.topic != self.native:
+                    return f"{name} was not told what becomes of {reading.topic}"
+        return self._native_unsettled(wanted.get(self.native, set()))
+
+    def _native_unsettled(self, readers: set[str]) -> str | None:
+        """What nobody's hub published is everybody's."""
+        publisher, epoch, version = self.native_latest
+        for reader in sorted(readers) if version else ():
+            heard = self.heard[reader].get((self.native, publisher), [])
+            if not heard or (heard[-1].epoch, heard[-1].version) != (epoch, version):
+                return f"{reader} has {heard[-1:]} of {self.native}, and its publisher {version}"
         return None
 
     def _site_unsettled(self, name: str, site: Site, readers: set[str]) -> str | None:
@@ -428,9 +358,12 @@ class ProxyTrial:
         return None
 
     def _refusal_missing(self, site: Site, outside: set[str]) -> str | None:
-        for name in outside:
+        for name in sorted(outside):
+            peer = self.peer(name)
+            if peer is not None and site.topic in peer.hub.denied:
+                continue
             for reading in self.readings[name]:
-                if reading.topic == site.topic and reading.wanted and not reading.refused:
+                if reading.topic == site.topic and reading.wanted and reading.told != "refused":
                     return f"{name} was not told that {site.topic} is refused"
         return None
 

@@ -8,6 +8,7 @@ from identifiers import Position
 from push_hub.store import sqlite_topics
 from push_hub.store.records import Identity, NewUpdate, Recorded, Update
 
+_FORGOTTEN_AT_ONCE = 32
 KEPT_ENTRIES = 4_000
 """Entries of a topic that are remembered beyond those in its latest feed, so that one which comes
 back is not taken for new."""
@@ -214,27 +215,43 @@ def _bound_history(
     connection: sqlite3.Connection, topic_id: int, most: int, most_bytes: int
 ) -> None:
     """Forget what is too old and owed to nobody."""
-    rows = connection.execute(
-        "SELECT seq, publisher, epoch, version, length(body) FROM updates WHERE topic = ?"
-        " ORDER BY seq DESC",
-        (topic_id,),
-    ).fetchall()
-    total = 0
-    for index, (seq, publisher, epoch, version, size) in enumerate(rows):
-        total += size
-        if index == 0 or (index < most and total <= most_bytes):
-            continue
-        gone = connection.execute(
-            "DELETE FROM updates WHERE seq = ?1 AND NOT EXISTS"
-            " (SELECT 1 FROM deliveries WHERE topic_id = ?2 AND seq = ?1)",
-            (seq, topic_id),
-        ).rowcount
-        if gone:
-            connection.execute(
-                "INSERT INTO streams VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
-                " SET forgotten = max(forgotten, excluded.forgotten)",
-                (topic_id, publisher, epoch, version),
-            )
+    count, size = connection.execute(
+        "SELECT count(*), total(length(body)) FROM updates WHERE topic = ?", (topic_id,)
+    ).fetchone()
+    after = 0
+    while count > 1 and (count > most or size > most_bytes):
+        rows = connection.execute(
+            "SELECT seq, publisher, epoch, version, length(body) FROM updates"
+            " WHERE topic = ? AND seq > ? ORDER BY seq LIMIT ?",
+            (topic_id, after, min(count - 1, _FORGOTTEN_AT_ONCE)),
+        ).fetchall()
+        for seq, publisher, epoch, version, length in rows:
+            if count <= most and size <= most_bytes:
+                return
+            # What is owed stays for now; nothing newer goes in its place.
+            after, count, size = seq, count - 1, size - length
+            _forget(connection, topic_id, seq, publisher, epoch, version)
+
+
+def _forget(
+    connection: sqlite3.Connection,
+    topic_id: int,
+    seq: int,
+    publisher: bytes,
+    epoch: int,
+    version: int,
+) -> None:
+    gone = connection.execute(
+        "DELETE FROM updates WHERE seq = ?1 AND NOT EXISTS"
+        " (SELECT 1 FROM deliveries WHERE topic_id = ?2 AND seq = ?1)",
+        (seq, topic_id),
+    ).rowcount
+    if gone:
+        connection.execute(
+            "INSERT INTO streams VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
+            " SET forgotten = max(forgotten, excluded.forgotten)",
+            (topic_id, publisher, epoch, version),
+        )
 
 
 def known_entries(connection: sqlite3.Connection, topic_id: int) -> dict[str, bytes]:

@@ -4,30 +4,32 @@
         world.start()
         world.hub("site-a.test")   # the URL of its PSPH
 
-Ports are chosen before anything runs, because DNS and the configurations name them.
+Ports are chosen before anything runs, because DNS and the configurations name them. A PSPH of its
+own kind is described by a `Psph`; one that is gated reaches the fabric through `world.gates`, which
+may be cut.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import select
+import shutil
 import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from bootstrap.registration import zone_key
-from tests.e2e.node_process import PATIENCE, ROOT, eventually
+from tests.e2e.gates import Gates
+from tests.e2e.node_process import eventually
+from tests.e2e.serving import PSPH, Serving, free_port
 
-PSPH = [sys.executable, "-c", "from psph.cli import main; main()"]
+__all__ = ["PSPH", "TTL", "Domains", "Psph", "free_port"]
+
 SECRET = "ZW5kIHRvIGVuZCB0ZXN0IHNlY3JldCBvZiBwc3Bo"
 TTL = 2
+HOSTS = ("ns", "@", "psph", "news", "blog", "shop", "rv")
+"""Of every zone."""
 FABRIC = """
 [fabric]
 keys = ["end to end domains"]
@@ -43,97 +45,68 @@ writer_lease_s = 3
 """
 
 
-def free_port(kind=socket.SOCK_STREAM):
-    with socket.socket(socket.AF_INET, kind) as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+@dataclass(frozen=True)
+class Psph:
+    """What is particular about the PSPH of a zone; `hub` and `proxy` are lines of those tables."""
 
+    zone: str
+    name: str = ""
+    """By which the world knows it: the zone's, unless there are several."""
+    hub: str = ""
+    proxy: str = ""
+    gated: bool = False
 
-@dataclass
-class Serving:
-    """One `psph serve`, which may be killed and run again."""
-
-    name: str
-    directory: Path
-    admin: int
-    process: subprocess.Popen | None = None
-    addresses: dict = field(default_factory=dict)
-
-    def write(self, configuration):
-        self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "node.toml").write_text(configuration)
-
-    def launch(self):
-        log = (self.directory / "log").open("ab")
-        with log:
-            self.process = subprocess.Popen(
-                [*PSPH, "serve", "--config", self.directory / "node.toml"],
-                cwd=ROOT, stdout=subprocess.PIPE, stderr=log,
-            )  # fmt: skip
-
-    def ready(self):
-        """Until it says so."""
-        assert self.process is not None
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            if select.select([self.process.stdout], [], [], 0.5)[0]:
-                line = self.process.stdout.readline().decode()
-                assert line.startswith("ready "), f"{self.name}: {line}{self.log()}"
-                return
-        raise AssertionError(f"{self.name} is not ready: {self.log()}")
-
-    def log(self):
-        return (self.directory / "log").read_text()[-3_000:]
-
-    def kill(self):
-        self.end(signal.SIGKILL)
-
-    def end(self, number=signal.SIGTERM):
-        if self.process is None:
-            return
-        if self.process.poll() is None:
-            os.kill(self.process.pid, number)
-        try:
-            self.process.wait(timeout=30)
-        finally:
-            self.process.kill()
-            self.process.wait()
-            self.process.stdout.close()
-            self.process = None
-
-    def ask(self, path):
-        """What the admin port says."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}{path}", timeout=20) as answer:
-            return json.load(answer)
+    @property
+    def key(self):
+        return self.name or self.zone
 
 
 class Domains:
     """The whole world."""
 
-    def __init__(self, directory, zones, *, nodes=6, proxy="", hub="", more_records=()):
-        """`proxy` and `hub` are lines for those tables, `more_records` go into every zone."""
+    def __init__(
+        self,
+        directory,
+        zones,
+        *,
+        nodes=6,
+        proxy="",
+        hub="",
+        traces="",
+        more_records=(),
+        others=None,
+    ):
+        """`zones` are names of zones with a PSPH each, or `Psph`s. `proxy`, `hub` and `traces` are
+        lines for those tables, `more_records` go into every zone. `others` are zones without a
+        PSPH, and their records."""
         self.directory = Path(directory)
-        self.zones = list(zones)
-        self.dns_port = free_port(socket.SOCK_DGRAM)
-        self.proxy, self.hub_lines = proxy, hub
+        self.psphs = {
+            each.key: each
+            for each in (each if isinstance(each, Psph) else Psph(each) for each in zones)
+        }
+        self.zones = list(dict.fromkeys(each.zone for each in self.psphs.values()))
+        self.others = dict(others or {})
+        self.dns_port = free_port()
+        self.proxy, self.hub_lines, self.traces = proxy, hub, traces
         self.more_records = list(more_records)
         self.fabric = [self._serving(f"n{number}") for number in range(nodes)]
-        self.ports = {each.name: free_port(socket.SOCK_DGRAM) for each in self.fabric}
+        self.ports = {each.name: free_port() for each in self.fabric}
         self.dns = self._serving("dns")
-        self.proxies = {zone: self._serving(f"psph-{zone.split('.')[0]}") for zone in zones}
-        self.hub_ports = {zone: free_port() for zone in zones}
+        self.proxies = {key: self._serving(_process_name(key)) for key in self.psphs}
+        self.hub_ports = {key: free_port() for key in self.psphs}
+        self.gates = Gates()
         self.keys = {}
         self._configure()
 
     def _serving(self, name):
         return Serving(name, self.directory / name, free_port())
 
-    def hub(self, zone):
-        """Where the PSPH of a zone serves."""
-        return f"http://127.0.0.1:{self.hub_ports[zone]}"
+    def hub(self, key):
+        """Where the PSPH of a zone serves, or the one of that name."""
+        return f"http://127.0.0.1:{self.hub_ports[key]}"
 
-    def token(self, zone):
-        return (self.proxies[zone].directory / "data" / "admin-token").read_text().strip()
+    def token(self, key):
+        return (self.proxies[key].directory / "data" / "admin-token").read_text().strip()
 
     @property
     def all(self):
@@ -145,9 +118,13 @@ class Domains:
         self.dns.write(self._dns_configuration())
         for number, node in enumerate(self.fabric):
             node.write(self._fabric_configuration(number, node))
-        for zone, proxy in self.proxies.items():
-            proxy.write(self._proxy_configuration(zone, proxy))
-            self.keys[zone] = zone_key.make(proxy.directory / "zone.key")
+        for key, proxy in self.proxies.items():
+            zone = self.psphs[key].zone
+            proxy.write(self._proxy_configuration(key, proxy))
+            path = self.directory / f"{zone}.key"
+            if zone not in self.keys:
+                self.keys[zone] = zone_key.make(path)
+            shutil.copy(path, proxy.directory / "zone.key")
 
     def _node(self, node, domain, roles):
         return (
@@ -160,21 +137,29 @@ class Domains:
         text += f'[dns]\nlisten = ["127.0.0.1:{self.dns_port}"]\n'
         text += f'[[dns.key]]\nname = "psph"\nsecret = "{SECRET}"\n'
         for zone in self.zones:
-            records = [
-                f"@ {TTL} IN SOA ns hostmaster 1 3600 600 86400 1",
-                f"@ {TTL} IN NS ns",
-                *(f"{host} {TTL} IN A 127.0.0.1" for host in ("ns", "@", "psph", "news", "rv")),
-                *(
-                    f"_psirp-rv._udp {TTL} IN SRV 0 5 {self.ports[name]} rv"
-                    for name in ("n0", "n1")
-                ),
-                *self.more_records,
-            ]
-            text += (
-                f'[[dns.zone]]\norigin = "{zone}"\nupdate = ["psph"]\ntransfer = ["psph"]\n'
-                f"records = {json.dumps(records)}\n"
-            )
+            text += self._zone(zone, [*self._fabric_records(zone), *self.more_records])
+        for zone, records in self.others.items():
+            text += self._zone(zone, records)
         return text
+
+    def _fabric_records(self, zone):
+        gated = any(each.gated for each in self.psphs.values() if each.zone == zone)
+        ports = [self.ports[name] for name in ("n0", "n1")]
+        if gated:
+            ports = [self.gates.add(zone, port) for port in ports]
+        return [f"_psirp-rv._udp {TTL} IN SRV 0 5 {port} rv" for port in ports]
+
+    def _zone(self, zone, more):
+        records = [
+            f"@ {TTL} IN SOA ns hostmaster 1 3600 600 86400 1",
+            f"@ {TTL} IN NS ns",
+            *(f"{host} {TTL} IN A 127.0.0.1" for host in HOSTS),
+            *more,
+        ]
+        return (
+            f'[[dns.zone]]\norigin = "{zone}"\nupdate = ["psph"]\ntransfer = ["psph"]\n'
+            f"records = {json.dumps(records)}\n"
+        )
 
     def _fabric_configuration(self, number, node):
         roles = ["forwarder"]
@@ -191,31 +176,36 @@ class Domains:
                 )
         return self._node(node, "fabric.test", roles) + FABRIC.format(more=more)
 
-    def _proxy_configuration(self, zone, proxy):
+    def _proxy_configuration(self, key, proxy):
+        psph, port = self.psphs[key], self.hub_ports[key]
+        zone = psph.zone
         return (
             self._node(proxy, zone, ["proxy"])
             + FABRIC.format(more="")
             + f"""
 [hub]
-listen = "127.0.0.1:{self.hub_ports[zone]}"
+listen = "127.0.0.1:{port}"
 allow_fetch = ["127.0.0.0/8"]
 allow_callback = ["127.0.0.0/8"]
-dns_zones = {json.dumps(self.zones)}
+dns_zones = {json.dumps([*self.zones, *self.others])}
 {self.hub_lines}
+{psph.hub}
 [proxy]
 request_lease_s = 3.0
 linger_s = 0.5
 {self.proxy}
+{psph.proxy}
 [bootstrap]
 nameservers = ["127.0.0.1:{self.dns_port}"]
 update_server = "127.0.0.1:{self.dns_port}"
 zones = ["{zone}"]
-endpoint = "psph.{zone}:{self.hub_ports[zone]}"
+endpoint = "psph.{zone}:{port}"
 tsig = {{ name = "psph", secret = "{SECRET}" }}
 zone_key_files = ["zone.key"]
 ttl_s = {TTL}
 [traces]
 directory = "traces"
+{self.traces}
 """
         )
 
@@ -223,18 +213,22 @@ directory = "traces"
 
     def start(self):
         """Everything runs, and the PSPHs are attached and registered."""
+        self.gates.start()
         for each in self.all:
             each.launch()
         for each in self.all:
             each.ready()
-        for zone, proxy in self.proxies.items():
-            eventually(partial(self.is_joined, zone), say=proxy.log)
+        for key, proxy in self.proxies.items():
+            eventually(partial(self.is_joined, key), say=proxy.log)
 
-    def is_joined(self, zone):
-        """Whether the PSPH of a zone knows rendezvous servers, and DNS knows it."""
-        proxy = self.proxies[zone]
-        attached = bool(proxy.ask("/fabric/status")["servers"])
-        return attached and proxy.ask("/bootstrap/status")[zone]["registered"]
+    def is_joined(self, key):
+        """Whether a PSPH knows rendezvous servers, and DNS knows it."""
+        proxy, zone = self.proxies[key], self.psphs[key].zone
+        return self.is_attached(key) and proxy.ask("/bootstrap/status")[zone]["registered"]
+
+    def is_attached(self, key):
+        """Whether a PSPH knows rendezvous servers."""
+        return bool(self.proxies[key].ask("/fabric/status")["servers"])
 
     def __enter__(self):
         return self
@@ -245,3 +239,8 @@ directory = "traces"
                 os.kill(each.process.pid, signal.SIGTERM)
         for each in reversed(self.all):
             each.end()
+        self.gates.close()
+
+
+def _process_name(key):
+    return "psph-" + "-".join(key.split(".")[:-1])
