@@ -206,8 +206,8 @@ class FencesAnew(Careless):
 
 
 PLANTED = {
-    AsksOnce: 8,
-    NeverTimesOut: 12,
+    AsksOnce: 9,
+    NeverTimesOut: 50,
     EndsTwice: 4,
     NeverRefreshes: 4,
     StaysWithItsFirstHomes: 7,
