@@ -53,7 +53,7 @@ class Cursor:
     """To be told before anything else."""
     in_hand: deque[InHand] = field(default_factory=deque)
     base: int = 0
-    """The version that was the latest when it began; 0 where it goes on."""
+    """The version that was the latest when it began, or went on."""
     ready: bool = True
     """Of a durable subscription: whether a crash from now on would not make it begin anew."""
 
@@ -111,10 +111,20 @@ class Subscription:
         """Events that the listener is not done with."""
         return self._events
 
-    def has_begun(self, rid: bytes, publisher: bytes) -> bool:
-        """Whether the publisher knows of it, and it is done with what was there before."""
+    def has_begun(self, rid: bytes, publisher: bytes, place: Place = (0, 0)) -> bool:
+        """Whether the publisher knows of it, and it is done with what was there before, and with
+        what comes up to that place."""
         cursor = self.cursors.get((rid, publisher))
-        return cursor is not None and cursor.next > cursor.base and not cursor.in_hand
+        if cursor is None or not cursor.ready or cursor.in_hand:
+            return False
+        done = (cursor.epoch, cursor.next - 1)
+        return done >= (cursor.epoch, cursor.base) and done >= place
+
+    def forget(self) -> None:
+        """Nobody will go on where it was; only once it is closed."""
+        if self._stored is not None:
+            stored = [key for key, _ in self._env.storage.scan(self._stored)]
+            self._env.storage.write(dict.fromkeys(stored))
 
     def wants(self, sid: bytes, rid: bytes) -> bool:
         """Whether the item is one of those it listens to."""
@@ -141,8 +151,11 @@ class Subscription:
                 self._store_beginning(cursor, reception)
             else:
                 cursor = Cursor(after[0], after[1] + 1, after)
+                if after[0] == reception.epoch:
+                    cursor.base = base
             self.cursors[stream] = cursor
-            self._env.call_later(0, self.began)
+            if cursor.ready:
+                self._env.call_later(0, self.began)
         if cursor.epoch < reception.epoch:
             self._begin_epoch(cursor, reception)
 
@@ -156,6 +169,7 @@ class Subscription:
             cursor.ready = True
             if not self.closed:
                 self._progress(reception)
+                self.began()
 
         key = self._stored + reception.rid + reception.publisher
         place = (cursor.epoch, cursor.next - 1)

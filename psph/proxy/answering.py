@@ -53,15 +53,15 @@ class Answering:
         client: Client,
         control: Control,
         counters: Counter[str],
-        publisher_of: Callable[[str], PublisherId | None],
+        offered: Callable[[str], Answer | None],
     ) -> None:
-        """`publisher_of` is who publishes a topic of ours, once it is there to be had."""
+        """`offered` is who publishes a topic of ours, once it is there to be had."""
         self._env = env
         self._settings = settings
         self._client = client
         self._control = control
         self._counters = counters
-        self._publisher_of = publisher_of
+        self._offered = offered
         self._askers: dict[tuple[str, PublisherId], Asker] = {}
         """By zone and proxy."""
 
@@ -179,11 +179,14 @@ class Answering:
         asker.timer = None
         answers: dict[str, Answer] = {}
         for topic, reason in asker.topics.items():
-            publisher = self._publisher_of(topic)
+            offered = self._offered(topic)
+            said = asker.said.answers.get(topic) if asker.said is not None else None
             if reason:
                 answers[topic] = Answer(refused=reason)
-            elif publisher is not None:
-                answers[topic] = Answer(publisher=publisher.raw.hex())
+            elif offered is not None:
+                # Said once: what is published later is no other answer.
+                same = said is not None and said.publisher == offered.publisher
+                answers[topic] = said if said is not None and same else offered
         self._say(asker, Answers(answers))
 
     def _say(self, asker: Asker, answers: Answers) -> None:

@@ -190,7 +190,11 @@ class Inflow:
         return (
             answer is not None
             and subscription is not None
-            and subscription.has_begun(incoming.topic.rid.raw, bytes.fromhex(answer.publisher))
+            and subscription.has_begun(
+                incoming.topic.rid.raw,
+                bytes.fromhex(answer.publisher),
+                (answer.epoch, answer.version),
+            )
         )
 
     # Listening
@@ -210,6 +214,8 @@ class Inflow:
             topic.rid.raw,
             partial(self._heard, incoming),
             after=[(topic.rid.raw, position) for position in positions],
+            # The hub has no position in a stream that is still empty, and yet it has begun.
+            durable=topic.rid.raw.hex(),
             by_hand=True,
             name="proxy",
             began=lambda: self._tell(incoming),
@@ -256,5 +262,6 @@ class Inflow:
         incoming.subscribing = False
         if incoming.subscription is not None:
             self._client.unsubscribe(incoming.subscription)
+            incoming.subscription.forget()
             incoming.subscription = None
         self._asking.remove(incoming.topic)

@@ -4,7 +4,8 @@ Both are publications, in JSON, and each says everything there is to say at that
 the ones before, or came later, misses nothing.
 
     {"reply": "<64 hex digits>", "lease": 60.0, "topics": ["http://news.site-b.test/feed.xml"]}
-    {"answers": {"http://news.site-b.test/feed.xml": {"publisher": "<32 hex digits>"}}}
+    {"answers": {"http://news.site-b.test/feed.xml":
+        {"publisher": "<32 hex digits>", "epoch": 1, "version": 7}}}
     {"answers": {"http://news.site-b.test/secret": {"refused": "this topic stays at home"}}}
 """
 
@@ -45,6 +46,10 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """To one topic: who publishes it, or why nobody will."""
 
     publisher: Annotated[str, Meta(pattern=r"^([0-9a-f]{32})?\Z")] = ""
+    epoch: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+    version: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+    """How far the stream was when this was first answered: what comes up to there was published
+    before, and is pushed to nobody."""
     refused: Annotated[str, Meta(max_length=LONGEST_REASON)] = ""
 
 

@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from identifiers import Position, PublisherId, Topic
+from identifiers import Position, Topic
 from psirp_sim.client import Client
 from psirp_sim.publications.errors import HistoryFull, NotPublished
 from psirp_sim.rendezvous.writer import WriterLease, WriterLeases
 from psirp_sim.runtime.environment import Environment, Timer
 from psph.proxy.mapping import Mapping
+from psph.proxy.messages import Answer
 from psph.proxy.ports import Web, WebUpdate
 from psph.proxy.settings import ProxySettings
 
@@ -91,10 +92,13 @@ class Origin:
             self._web.let_go(own.topic)
             self._close_soon(own)
 
-    def publisher_of(self, canonical: str) -> PublisherId | None:
-        """Who publishes it, once it can be had."""
+    def offered(self, canonical: str) -> Answer | None:
+        """Who publishes it and how far that is, once it can be had."""
         own = self.topics.get(canonical)
-        return self._web.publisher if own is not None and own.open else None
+        if own is None or not own.open:
+            return None
+        epoch, version = (0, 0) if own.last is None else (own.last.epoch, own.last.version)
+        return Answer(self._web.publisher.raw.hex(), epoch, version)
 
     def recorded(self, update: WebUpdate) -> None:
         """The hub has a new version."""

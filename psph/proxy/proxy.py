@@ -78,7 +78,7 @@ class Proxy:
             self.counters,
             self._own_changed,
         )
-        self.answering = Answering(*shared, self.control, self.counters, self.origin.publisher_of)
+        self.answering = Answering(*shared, self.control, self.counters, self.origin.offered)
         self.begun = True
         self.control.load()
         for side in Side:

@@ -205,7 +205,7 @@ class TestStrangers:
         told = world.want("a")
         world.run(0.5)
         (asked,) = world.proxy("a").asking._zones.values()
-        for answer in (Answer(), Answer("ab" * 16, "both"), Answer(refused="no")):
+        for answer in (Answer(), Answer("ab" * 16, refused="both"), Answer(refused="no")):
             content = encode(Answers({FEED: answer}))
             world.node("native").client.publish(asked.channel.sid.raw, asked.reply, content)
             world.run(1)

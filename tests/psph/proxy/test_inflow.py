@@ -120,7 +120,6 @@ def test_asking_to_be_told_before_the_beginning():
     assert set(world.proxy("a").told) == {(State.READY, ""), (State.REFUSED, UNWANTED)}
 
 
-@pytest.mark.xfail(strict=True, reason="a subscription that goes on has begun at once")
 def test_what_was_resumed_is_there_before_it_is_ready():
     world = World()
     world.told(world.want("a"))
@@ -134,7 +133,6 @@ def test_what_was_resumed_is_there_before_it_is_ready():
     assert len(world.bodies("a")) == 11, "who is confirmed now must not be pushed the past"
 
 
-@pytest.mark.xfail(strict=True, reason="nobody writes down that an empty stream has begun")
 def test_a_crash_before_the_first_update_loses_none():
     world = World()
     assert world.told(world.want("a", until=10**19 // 2))[0] is State.READY

@@ -138,7 +138,7 @@ def test_of_two_proxies_of_one_host_one_publishes():
     writers = [name for name in ("b", "c") if own(world, name).lease.held]
     assert len(writers) == 1
     (standby,) = {"b", "c"} - set(writers)
-    assert world.proxy(standby).origin.publisher_of(FEED) is None
+    assert world.proxy(standby).origin.offered(FEED) is None
     world.publish(writers[0], b"1")
     world.until(lambda: world.bodies("a") == [b"1"])
     # It dies, and the other takes over.
