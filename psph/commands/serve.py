@@ -19,6 +19,8 @@ def serve(file: Path, check: bool) -> None:
     When everything serves, one line `ready http://HOST:PORT/` names the admin port.
     """
     configuration = configurations.load(file, configurations.NodeConfiguration)
+    if configuration.bootstrap is not None:
+        configuration.bootstrap.check_files(file.parent)
     if check:
         click.echo(f"{file} is valid")
         return

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import Meta
 
 from bootstrap.errors import BootstrapError
@@ -85,6 +86,20 @@ class BootstrapConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=
             raise ValueError("update_server needs zones, or learn: what to register for")
         if (self.tsig is None) == (self.tsig_file is None):
             raise ValueError("update_server needs a TSIG key: either tsig or tsig_file")
+
+    def check_files(self, directory: Path) -> None:
+        """ConfigurationError when a key file cannot be used."""
+        self.signing_key(directory)
+        self.registrar_settings(directory)
+
+    def signing_key(self, directory: Path) -> Ed25519PrivateKey | None:
+        """The private key of the zone that signs; None where there is none."""
+        if not self.zone_key_files:
+            return None
+        try:
+            return zone_key.load(directory / self.zone_key_files[0]).private
+        except (BootstrapError, ValueError) as error:
+            raise ConfigurationError(f"bootstrap: {error}") from None
 
     def registrar_settings(self, directory: Path) -> RegistrarSettings | None:
         """As a Registrar wants it; None where nothing is to be registered.

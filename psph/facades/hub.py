@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -14,6 +15,7 @@ from psph.proxy.ports import WebUpdate
 from push_hub import Hub
 from push_hub.errors import Refused, StoreError
 from push_hub.store.records import Origin, Update
+from traces import TRACE_ID_BYTES, new_trace_id
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +105,7 @@ class HubSide:
                 update.content_type,
                 update.body,
                 position=update.position,
-                trace_id=update.trace_id,
+                trace_id=update.trace_id or new_trace_id(secrets.token_bytes(TRACE_ID_BYTES)),
                 published=update.published,
             )
         except Refused as refusal:

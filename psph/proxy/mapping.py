@@ -6,6 +6,7 @@ it came, so nobody can publish one topic under the ids of another.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping as Map
 from typing import Protocol
@@ -23,6 +24,9 @@ PUBLISHED = "published"
 """Present in the metadata of content that its publisher sent; what was fetched lacks it."""
 DEFAULT_TYPE = "application/octet-stream"
 
+_TRACE_ID = re.compile("[0-9a-f]{32}")
+_LONGEST_TYPE = 1_000
+
 Item = tuple[bytes, bytes]
 
 
@@ -35,6 +39,12 @@ class Registry(Protocol):
 
 class Refused(Exception):
     """A publication that is not what it says; the message is a word for the counters."""
+
+
+def _passable_type(text: str) -> str:
+    """A content type that can be the value of an HTTP header."""
+    good = 0 < len(text) <= _LONGEST_TYPE and text.isascii() and text.isprintable()
+    return text if good else DEFAULT_TYPE
 
 
 class Mapping:
@@ -114,12 +124,13 @@ class Mapping:
             raise Refused("no_topic") from None
         if (topic.sid.raw, topic.rid.raw) != (update.sid, update.rid):
             raise Refused("wrong_topic")
+        trace_id = metadata.get(TRACE_ID, "")
         return WebUpdate(
             topic.canonical,
             update.position,
-            metadata.get(CONTENT_TYPE, DEFAULT_TYPE),
+            _passable_type(metadata.get(CONTENT_TYPE, "")),
             update.content,
-            metadata.get(TRACE_ID, ""),
+            trace_id if _TRACE_ID.fullmatch(trace_id) else "",
             PUBLISHED in metadata,
         )
 

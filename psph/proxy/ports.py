@@ -23,6 +23,7 @@ class WebUpdate:
     content_type: str
     body: bytes
     trace_id: str
+    """Empty where it came without a good one."""
     published: bool = False
     """Sent by its publisher rather than fetched: each one counts."""
 

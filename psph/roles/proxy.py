@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 
 from aiohttp import web
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from bootstrap import Resolver
-from bootstrap.registration import Registrar, zone_key
+from bootstrap.registration import Registrar
 from psph.configuration.bootstrap import BootstrapConfiguration
 from psph.configuration.hub import ProxyConfiguration
 from psph.directory import DnsDirectory
@@ -71,10 +70,8 @@ async def start(process: Process, running: RunningNode) -> None:
 def _settings(
     process: Process, configuration: ProxyConfiguration, bootstrap: BootstrapConfiguration
 ) -> ProxySettings:
-    key: Ed25519PrivateKey | None = None
-    if bootstrap.zone_key_files:
-        key = zone_key.load(process.directory / bootstrap.zone_key_files[0]).private
-    return replace(configuration.settings(process.configuration.node.domain), key=key)
+    settings = configuration.settings(process.configuration.node.domain)
+    return replace(settings, key=bootstrap.signing_key(process.directory))
 
 
 def _show(process: Process, proxy: Proxy, joining: Joining) -> None:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -29,6 +27,8 @@ import dns.name
 import dns.query
 import dns.rcode
 import dns.tsig
+
+from tests.ports import free_port
 
 PATIENCE = 30.0
 ZONE = "site-a.test"
@@ -102,7 +102,7 @@ class RunningServer:
         deadline = time.monotonic() + PATIENCE
         chosen = self.port
         while True:
-            self.port = chosen or _free_port(self.host)
+            self.port = chosen or free_port()
             if self._launch(deadline):
                 break
             assert time.monotonic() < deadline, f"{self.kind}: its port stayed taken\n{self.log()}"
@@ -345,18 +345,3 @@ def _started(server: RunningServer, key: TsigKey, powerless: TsigKey) -> Running
 
 def _which_named() -> str | None:
     return shutil.which("named") or shutil.which("named", path="/usr/sbin:/usr/local/sbin")
-
-
-def _free_port(host: str) -> int:
-    """Free for UDP and TCP, and below the ports that systems hand out for connections, so that
-    nobody takes it while a server is down that will want it again."""
-    while True:
-        port = random.SystemRandom().randrange(10_240, 32_000)
-        with (
-            suppress(OSError),
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
-            socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tcp,
-        ):
-            udp.bind((host, port))
-            tcp.bind((host, port))
-            return port

@@ -22,9 +22,10 @@ from pathlib import Path
 from bootstrap.registration import zone_key
 from tests.e2e.gates import Gates
 from tests.e2e.node_process import eventually
-from tests.e2e.serving import PSPH, Serving, free_port
+from tests.e2e.serving import PSPH, Serving
+from tests.ports import free_port
 
-__all__ = ["PSPH", "TTL", "Domains", "Psph", "free_port"]
+__all__ = ["PSPH", "TTL", "Domains", "Psph"]
 
 SECRET = "ZW5kIHRvIGVuZCB0ZXN0IHNlY3JldCBvZiBwc3Bo"
 TTL = 2

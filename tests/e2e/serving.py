@@ -1,13 +1,11 @@
-"""`psph serve` as a process of a test, and ports for it."""
+"""`psph serve` as a process of a test."""
 
 from __future__ import annotations
 
 import json
 import os
-import random
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,29 +16,6 @@ from pathlib import Path
 from tests.e2e.node_process import PATIENCE, ROOT
 
 PSPH = [sys.executable, "-c", "from psph.cli import main; main()"]
-
-_FIRST, _LAST = 10_000, 30_000
-"""Below the ports that systems give away: nobody takes one between its choice and its use."""
-_KINDS = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
-_given = set()
-
-
-def free_port():
-    """Of both TCP and UDP."""
-    while True:
-        port = random.SystemRandom().randrange(_FIRST, _LAST)
-        if port not in _given and all(_is_free(port, kind) for kind in _KINDS):
-            _given.add(port)
-            return port
-
-
-def _is_free(port, kind):
-    with socket.socket(socket.AF_INET, kind) as found:
-        try:
-            found.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 @dataclass

@@ -38,6 +38,7 @@ class Readers:
     """Positions and bodies."""
     notices: list[str] = field(default_factory=list)
     """Events of the stream that are no updates."""
+    watching: asyncio.Event = field(default_factory=asyncio.Event)
     in_flight: Counter = field(default_factory=Counter)
     """Delivery ids that were on their way when hub A died."""
 
@@ -67,6 +68,7 @@ async def watch(session, world, readers):
                 f"{world.hub(A)}/stream", params={"topic": TOPIC}, headers=headers
             ) as stream:
                 kind = None
+                readers.watching.set()
                 async for line in stream.content:
                     if line.startswith(b"event: "):
                         kind = line[7:].strip().decode()
@@ -168,6 +170,7 @@ async def cross(world):
         try:
             await subscribe(session, world, callback)
             await until(lambda: active(world) == 2, lambda: "nobody is subscribed")
+            await readers.watching.wait()
             async with asyncio.TaskGroup() as group:
                 group.create_task(publish_all(session, world, accepted))
                 group.create_task(kill_all(world, readers, accepted))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import signal
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -23,26 +22,13 @@ import pytest
 
 from psph import cli
 from psph.configuration import NodeConfiguration, load
+from tests.ports import free_port
 
 PSPH = Path(sys.executable).with_name("psph")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dns.toml"
 ZONE = "site-a.test"
 SECRET = re.search(r'^secret = "(.*)"$', EXAMPLE.read_text(), re.MULTILINE)[1]
 KEY = dns.tsig.Key("psph-key", SECRET)
-
-
-def free_port():
-    """Free for UDP and TCP, and one that nobody gets for a connection while the server is down."""
-    while True:
-        port = random.SystemRandom().randrange(10_240, 32_000)
-        with (
-            suppress(OSError),
-            socket.socket(type=socket.SOCK_DGRAM) as udp,
-            socket.socket() as tcp,
-        ):
-            udp.bind(("127.0.0.1", port))
-            tcp.bind(("127.0.0.1", port))
-            return port
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from importlib.util import find_spec
 
 import pytest
 
-from tests.e2e.domains import free_port
 from tests.e2e.node_process import PATIENCE, ROOT
 from tests.e2e.proxies.around import run, until
 from tests.e2e.proxies.names import A, B
+from tests.ports import free_port
 from tests.push_hub.feeds.documents import atom
 
 MISSING = [
