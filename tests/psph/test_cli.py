@@ -79,7 +79,7 @@ def test_a_wrong_call_is_one_line_and_exit_2(arguments, message):
     ("arguments", "message"),
     [
         (["sim", "no-such-file.toml"], "psph: no-such-file.toml: No such file or directory"),
-        (["bench", "nonsense"], "psph: there is no benchmark 'nonsense'; there is: fabric-"),
+        (["bench", "nonsense"], "psph: there is no benchmark 'nonsense'; there is: crossing, fabric-"),
         (["schedules", "nonsense"], "psph: there is no suite 'nonsense'; there is: courier"),
         (["experiment", "nonsense", "--out", "x"], "psph: there is no experiment 'nonsense'"),
         (["ids", "not a url"], "not a url"),
@@ -172,7 +172,8 @@ def test_a_command_whose_parts_are_missing_says_so(broken_command, capsys):
     assert cli.run(["broken", "--option", "argument"]) == 1
     assert "No module named 'pyspark'" in capsys.readouterr().err
     assert cli.run(["--help"]) == 0
-    assert "broken      (not available: No module named 'pyspark')" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "broken (not available: No module named 'pyspark')" in shown
 
 
 def test_ids_answers_in_json():
