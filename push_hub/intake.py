@@ -21,6 +21,7 @@ from push_hub.connecting import USER_AGENT
 from push_hub.context import Context, Tasks, woken
 from push_hub.discovery import Discovery, discover
 from push_hub.errors import FetchFailed, StoreError
+from push_hub.feeds import may_be_feed
 from push_hub.fetching import Fetched, FetchRefused, fetch
 from push_hub.following import same_document
 from push_hub.limits import RateLimit
@@ -34,6 +35,8 @@ from traces import TRACE_ID_BYTES, new_trace_id
 _log = logging.getLogger(__name__)
 
 _STORE_PAUSE = 1.0
+_AT_ONCE = 64 << 10
+"""Bytes of something that is no feed which are looked at without the help of another thread."""
 _POLL_BATCH = 100
 
 
@@ -132,8 +135,11 @@ class Intake:
         """Record an update that came by another way; None when it was here before."""
         context, plain = self._context, self._context.naming.plain(topic)
         record = await context.store.ensure_topic(plain, context.caps, context.clock())
-        known = await context.store.known_entries(record.id)
-        news = await asyncio.to_thread(find_news, content_type, body, None, known)
+        if len(body) <= _AT_ONCE and not may_be_feed(content_type, body):
+            news = find_news(content_type, body, None, {})
+        else:
+            known = await context.store.known_entries(record.id)
+            news = await asyncio.to_thread(find_news, content_type, body, None, known)
         assert news is not None  # without a last digest everything is
         return await self._record(
             record, news, content_type, body, origin, trace_id, position=position

@@ -5,7 +5,7 @@ Pure functions of bytes. Anything that is no feed is a document: it is new when 
 """
 
 from push_hub.feeds.differences import Change, Known, compare
-from push_hub.feeds.reading import Entry, Feed, read_feed
+from push_hub.feeds.reading import Entry, Feed, may_be_feed, read_feed
 from push_hub.feeds.trimming import trim
 
-__all__ = ["Change", "Entry", "Feed", "Known", "compare", "read_feed", "trim"]
+__all__ = ["Change", "Entry", "Feed", "Known", "compare", "may_be_feed", "read_feed", "trim"]

@@ -58,18 +58,26 @@ class Feed:
     entries: tuple[Entry, ...]
 
 
+def may_be_feed(content_type: str, body: bytes) -> bool:
+    """What a glance tells: whether it is worth reading as a feed."""
+    return _is_json(content_type) or bool(_FEED_START.search(body[:4096]))
+
+
 def read_feed(content_type: str, body: bytes) -> Feed | None:
     """The feed in the body, or None when it is something else. Never raises on any bytes."""
-    media_type = content_type.partition(";")[0].strip().lower()
-    if media_type.endswith("json"):
-        return _json_feed(body)
-    if not _FEED_START.search(body[:4096]):
+    if not may_be_feed(content_type, body):
         return None
+    if _is_json(content_type):
+        return _json_feed(body)
     if _ENTITY_DECLARATION.search(body) or body[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return None
     if any(not _harmless(each) for each in _encodings(content_type, body)):
         return None
     return _xml_feed(content_type, body) if _worth_reading(body) else None
+
+
+def _is_json(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower().endswith("json")
 
 
 def _encodings(content_type: str, body: bytes) -> list[str]:

@@ -79,7 +79,10 @@ def test_a_wrong_call_is_one_line_and_exit_2(arguments, message):
     ("arguments", "message"),
     [
         (["sim", "no-such-file.toml"], "psph: no-such-file.toml: No such file or directory"),
-        (["bench", "nonsense"], "psph: there is no benchmark 'nonsense'; there is: crossing, fabric-"),
+        (
+            ["bench", "nonsense"],
+            "psph: there is no benchmark 'nonsense'; there is: crossing, fabric-",
+        ),
         (["schedules", "nonsense"], "psph: there is no suite 'nonsense'; there is: courier"),
         (["experiment", "nonsense", "--out", "x"], "psph: there is no experiment 'nonsense'"),
         (["ids", "not a url"], "not a url"),

@@ -67,6 +67,13 @@ def test_without_a_type_it_is_bytes(mapping):
     assert (update.trace_id, update.published) == ("", False)
 
 
+@pytest.mark.parametrize("kind", ["text/html\r\nSet-Cookie: a=b", "t\u00e9xt", "x" * 1_001])
+def test_what_is_no_header_becomes_none(mapping, kind):
+    metadata = {"topic": TOPIC.canonical, "content-type": kind, "trace_id": "no\r\nid"}
+    update = mapping.convert(publication(metadata=metadata))
+    assert (update.content_type, update.trace_id) == (DEFAULT_TYPE, "")
+
+
 def test_unsigned_publications_are_taken_where_that_is_configured(mapping):
     assert mapping.convert(publication(signed=False)) == WEB
     strict = Mapping(ModelRegistry(), Counter(), accept_unsigned=False)
