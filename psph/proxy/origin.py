@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from identifiers import Position, Topic
+from identifiers import Position, Topic, identify
 from psirp_sim.client import Client
 from psirp_sim.publications.errors import HistoryFull, NotPublished
 from psirp_sim.rendezvous.writer import WriterLease, WriterLeases
@@ -139,10 +139,9 @@ class Origin:
                 own.closing.cancel()
                 own.closing = None
             return own
-        topic = self._mapping.activate(canonical)
-        if not self._settings.serves(topic.host) or self._settings.refuses(canonical):
-            self._mapping.deactivate(topic)
+        if not self._settings.serves(identify(canonical).host) or self._settings.refuses(canonical):
             return None
+        topic = self._mapping.activate(canonical)
         own = self.topics[canonical] = OwnTopic(topic)
         own.lease = self._leases.acquire(
             topic.sid.raw, topic.rid.raw, lambda lease: self._lease_changed(own)

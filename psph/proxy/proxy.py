@@ -160,6 +160,8 @@ class Proxy:
         return {
             "state": "running",
             "wishes": len(self.control),
+            "active_topics": len(self.mapping.active),
+            "summary_bytes": self.mapping.summary.num_bits // 8,
             "wanted_here": {
                 each.topic.canonical: {"state": str(each.state), "note": each.note}
                 for each in list(self.inflow.topics.values())[:1_000]
