@@ -40,7 +40,7 @@ class HubConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether topics that nobody pings here are followed at their own hub, or polled."""
     poll_shortest_s: Annotated[float, Meta(ge=1, le=21_600)] = 300.0
     """How often topics without a hub are polled while they change; less often while they do not."""
-    history: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_000
+    history: Annotated[int, Meta(ge=1, le=1_000_000)] = 4_000
     """Updates of a topic that are kept for those who resume."""
     max_body: Annotated[int, Meta(ge=1_024, le=LARGEST)] = 10 << 20
     """Bytes of one version of a topic."""

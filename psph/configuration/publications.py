@@ -21,7 +21,8 @@ class PublicationConfiguration(msgspec.Struct, frozen=True, forbid_unknown_field
 
     largest: Annotated[int, Meta(ge=1, le=LARGEST)] = _DEFAULT.largest
     """Bytes of content in what is published here."""
-    history_versions: Annotated[int, Meta(ge=1, le=1_000_000)] = _DEFAULT.history_versions
+    # More than a hub keeps of a topic: what a proxy's hub still has, its fabric has, too.
+    history_versions: Annotated[int, Meta(ge=1, le=1_000_000)] = 4_096
     history_bytes: Annotated[int, Meta(ge=1, le=1 << 40)] = _DEFAULT.history_bytes
     all_history_bytes: Annotated[int, Meta(ge=1, le=1 << 40)] = _DEFAULT.all_history_bytes
     waiting_bytes: Annotated[int, Meta(ge=1 << 20, le=1 << 40)] = _DEFAULT.waiting_bytes

@@ -26,6 +26,9 @@ A, B = "site-a.test", "site-b.test"
 TOPIC = f"http://news.{B}/direct"
 DOWN = 2.0
 """Seconds for which something is dead."""
+PAUSE = 0.005
+"""Between two versions: the stream has to last for as long as there is something to kill. Even so
+all of it is less than the histories keep, so that nobody is away for too long."""
 
 
 @dataclass
@@ -99,6 +102,7 @@ async def publish_all(session, world, accepted):
                 ) as answer:
                     assert answer.status == 201, await answer.text()
                     accepted[(await answer.json())["position"]] = f"version {number}"
+                    await asyncio.sleep(PAUSE)
                     break
             except aiohttp.ClientError:
                 await asyncio.sleep(0.1)

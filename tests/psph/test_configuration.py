@@ -166,7 +166,7 @@ def test_bad_bounds_of_publications_are_refused(tmp_path, text, message):
 
 def test_publications_as_the_cores_want_them(tmp_path):
     said_nothing = load(written(tmp_path, FABRIC), NodeConfiguration)
-    assert said_nothing.publications.settings() == PublicationSettings()
+    assert said_nothing.publications.settings() == PublicationSettings(history_versions=4_096)
     text = f"""
         [publications]
         largest = {MIB}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.crossing_world import EXAMPLE, NODES, A, B, copy_example, start_world
+from bootstrap.registration import zone_key
 
 PSPH = Path(sys.executable).with_name("psph")
 FILES = sorted(EXAMPLE.glob("*.toml"))
@@ -22,10 +23,31 @@ def test_all_files_are_known():
     assert [file.stem for file in FILES] == sorted(NODES)
 
 
+@pytest.fixture(scope="module")
+def with_keys(tmp_path_factory):
+    """The example after its first step: the keys of the zones are made."""
+    copy = tmp_path_factory.mktemp("example")
+    for file in FILES:
+        (copy / file.name).write_text(file.read_text())
+    for name in ("zone-a.key", "zone-b.key"):
+        zone_key.make(copy / name)
+    return copy
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_every_file_is_valid(file):
-    done = psph("serve", "--config", str(file), "--check")
+def test_every_file_is_valid(file, with_keys):
+    done = psph("serve", "--config", str(with_keys / file.name), "--check")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_missing_key_is_said_before_anything_runs(with_keys):
+    copy = with_keys / "elsewhere"
+    copy.mkdir()
+    (copy / "psph-a.toml").write_text((with_keys / "psph-a.toml").read_text())
+    done = psph("serve", "--config", str(copy / "psph-a.toml"), "--check")
+    assert done.returncode == 1
+    assert "zone-a.key: No such file" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_copy_shares_no_port_with_the_example(tmp_path):
