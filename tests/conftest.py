@@ -29,6 +29,22 @@ def pytest_collection_modifyitems(items):
     items.sort(key=place)  # those in the same place stay as they are
 
 
+WORLDS = ("tests/e2e/proxies/",)
+"""Folders whose tests share one world of processes: one worker runs them all."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByWorld(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            shared = (folder for folder in WORLDS if nodeid.startswith(folder))
+            return next(shared, None) or super()._split_scope(nodeid)
+
+    return ByWorld(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_sessionfinish(session, exitstatus):
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
