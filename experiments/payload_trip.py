@@ -1,8 +1,9 @@
 """Subscriptions to feeds that were published before, over two PSPHs, a fabric and real sockets.
 
-The feeds are those of a website in domain B, which pings its hub; the subscriber is in domain A.
-PSPHs, name server and fabric are processes that run `psph serve` with their defaults. One feed is
-subscribed to at a time, each of them once: what a PSPH has had once, it has.
+The feeds are those of a website in domain B, which sends them to its hub: a ping is not followed up
+until somebody wants the topic. The subscriber is in domain A. PSPHs, name server and fabric are
+processes that run `psph serve` with their defaults. One feed is subscribed to at a time, each of
+them once: what a PSPH has had once, it has.
 
 The subscriber is a stream. A callback is pushed nothing that was there before it was confirmed; a
 stream begins with the current version, which is what the source's subscribers got.
@@ -115,20 +116,26 @@ class Subscriber:
             site = await stack.enter_async_context(Site(B, f"{self._world.b.url}/hub"))
             async with aiohttp.ClientSession() as session:
                 for number, size in self._sizes.items():
-                    site.put(str(number), feed(number, size))
+                    body = feed(number, size)
+                    site.put(str(number), body)
                     self._topics[number] = site.topic(str(number))
-                    await self._ping(session, self._topics[number])
+                    await self._publish(session, self._topics[number], body)
                 await self._wait_until_offered(session)
             for number in self._sizes:
                 await asyncio.sleep(PAUSE)
                 self._took[number] = await self._subscribe(number)
                 self._progress((number + 1) / len(self._sizes))
 
-    async def _ping(self, session: aiohttp.ClientSession, topic: str) -> None:
-        form = {"hub.mode": "publish", "hub.url": topic}
-        async with session.post(f"{self._world.b.url}/hub", data=form) as answer:
-            if answer.status != 204:
-                raise RuntimeError(f"a ping was answered {answer.status}: {await answer.text()}")
+    async def _publish(self, session: aiohttp.ClientSession, topic: str, body: bytes) -> None:
+        token = {"Authorization": f"Bearer {self._world.b.hub.token()}"}
+        async with session.post(
+            f"{self._world.b.url}/publish",
+            params={"topic": topic},
+            data=body,
+            headers=token | {"Content-Type": "application/atom+xml"},
+        ) as answer:
+            if answer.status != 201:
+                raise RuntimeError(f"a feed was answered {answer.status}: {await answer.text()}")
 
     async def _wait_until_offered(self, session: aiohttp.ClientSession) -> None:
         """The fabric has all feeds."""

@@ -28,7 +28,7 @@ def test_a_feed_has_its_size_and_streams_show_all_of_it(size):
 
 
 def test_a_feed_cannot_be_smaller_than_it_must():
-    with pytest.raises(ValueError, match="a feed has at least 2.. bytes"):
+    with pytest.raises(ValueError, match=r"a feed has at least 2\d\d bytes"):
         feed(1, 100)
 
 
@@ -54,7 +54,7 @@ def test_what_is_not_is_called_so_as_seldom_as_it_should():
 
 def trips_of(small, large):
     """One trip of each size with the delay a function has for it."""
-    sizes = [287 + 5 * each for each in range(231)]
+    sizes = [287 + 25 * each for each in range(47)]
     return [Trip(size, small(size) + 1, small(size), small(size) / 2) for size in sizes] + [
         Trip(size, large(size) + 1, large(size), large(size) / 2) for size in (1 << 14, 1 << 20)
     ]
@@ -82,7 +82,7 @@ def test_claims_that_do_not_hold_say_why():
     trips = trips_of(lambda size: size / 100 + chance.uniform(0, 9), lambda size: 0.1)
     found = claimed(summarise(trips, Random(0)))
     assert not any(claim.holds for claim in found.values())
-    assert "p = 0.0001" in found["no-correlation-total-push"].because
+    assert "p = 0.0001," in found["no-correlation-total-push"].because
     assert "on one host" in found["mean-of-the-source"].because
 
 
