@@ -51,10 +51,17 @@ def rows_of(**methods):
 
 def test_the_claim_of_the_source_is_checked_at_every_number_of_subscribers():
     topic, ours = {1: 10.0, 100: 11.0}, {1: 5.0, 100: 5.0}
-    (faster, grows, *_) = claims(rows_of(topic=topic, subscriber={1: 12.0, 100: 900.0}, ours=ours))
+    (faster, several, grows, *_) = claims(
+        rows_of(topic=topic, subscriber={1: 12.0, 100: 900.0}, ours=ours)
+    )
     assert faster.kind == "paper"
     assert faster.holds
+    assert several.holds
     assert grows.holds
-    (faster, *_) = claims(rows_of(topic=topic, subscriber={1: 9.0, 100: 900.0}, ours=ours))
+    (faster, several, *_) = claims(rows_of(topic=topic, subscriber={1: 9.0, 100: 900.0}, ours=ours))
     assert not faster.holds
     assert "1: 0.9" in faster.because
+    assert "asked once" in faster.because
+    assert several.holds
+    (_, several, *_) = claims(rows_of(topic=topic, subscriber={1: 12.0, 100: 9.0}, ours=ours))
+    assert not several.holds
