@@ -167,7 +167,8 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
             "up to 1 MiB TotalPushD grows with the size, and that hides in the range of the "
             "source: less than a tenth of the mean from its smallest to its largest",
             holds=slope > 0 and across < mean / 10,
-            because=f"{slope:.3g} ms for each MiB, {fabric:.3g} of them in the fabric; {across:.2g} ms across the range",
+            because=f"{slope:.3g} ms for each MiB, {fabric:.3g} of them in the fabric; "
+            f"{across:.2g} ms across the range",
         ),
     ]
 
