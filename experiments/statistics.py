@@ -1,10 +1,12 @@
-"""Several runs of one case: the mean, and how sure of it we are."""
+"""How sure we are: of a mean of several runs, of a correlation."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
-from statistics import fmean, stdev
+from operator import mul
+from random import Random
+from statistics import correlation, fmean, stdev
 from typing import Any
 
 from experiments.experiment import Row
@@ -25,6 +27,26 @@ def half_width(values: Sequence[float]) -> float:
     freedom = len(values) - 1
     t = _T95[freedom - 1] if freedom <= len(_T95) else 1.96
     return t * stdev(values) / sqrt(len(values))
+
+
+def correlation_test(
+    xs: Sequence[float], ys: Sequence[float], random: Random, permutations: int = 9_999
+) -> tuple[float, float]:
+    """Pearson's r of two columns, and p: how probable one at least so far from 0 is by chance.
+
+    It is found by permutations of a column, so no distribution has to be assumed.
+    """
+    r = correlation(xs, ys)
+    # With the means taken off r only differs from this sum by a factor that no permutation changes.
+    mean_x, mean_y = fmean(xs), fmean(ys)
+    left, right = [x - mean_x for x in xs], [y - mean_y for y in ys]
+    # A permutation that only swaps equal values must count, whatever is rounded.
+    found = abs(sum(map(mul, left, right))) * (1 - 1e-9)
+    as_far = 0
+    for _ in range(permutations):
+        random.shuffle(left)
+        as_far += abs(sum(map(mul, left, right))) >= found
+    return r, (as_far + 1) / (permutations + 1)
 
 
 def combine(runs: Sequence[Sequence[Row]], keys: Sequence[str]) -> list[dict[str, Any]]:
