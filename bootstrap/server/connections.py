@@ -87,7 +87,7 @@ class Connections:
         # 3.11): so first no more are accepted, and those that were begin, and end at once.
         loop = asyncio.get_running_loop()
         for listening in server.sockets:
-            with suppress(NotImplementedError, RuntimeError, ValueError):
+            with suppress(RuntimeError, ValueError):  # uvloop has no such fault, and keeps it
                 loop.remove_reader(listening.fileno())
         for _ in range(_TURNS):
             await asyncio.sleep(0)

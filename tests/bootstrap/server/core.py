@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from unittest.mock import patch
 
 import dns.message
 import dns.name
@@ -103,11 +104,14 @@ class Core:
         return dns.message.from_wire(wire, keyring=False).rcode()
 
 
-def signed(message, now):
-    """The bytes of a message, signed at that time and not at the machine's."""
-    from unittest.mock import patch
+def at(now):
+    """For dnspython, which reads the machine's clock to sign and to check, it is that time."""
+    return patch("time.time", return_value=float(now))
 
-    with patch("time.time", return_value=float(now)):
+
+def signed(message, now):
+    """The bytes of a message, signed at that time."""
+    with at(now):
         return message.to_wire()
 
 

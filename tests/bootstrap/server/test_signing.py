@@ -9,7 +9,7 @@ import dns.tsig
 import pytest
 
 from tests.bootstrap.name_servers import KEY, TsigKey
-from tests.bootstrap.server.core import NOW, ZONE, Core, signed
+from tests.bootstrap.server.core import NOW, ZONE, Core, at, signed
 
 
 @pytest.fixture
@@ -32,9 +32,7 @@ def test_a_signed_question_gets_a_signed_answer(core):
     made = question()
     wire = signed(made, NOW)
     (answer,) = core.handle(wire)
-    from unittest.mock import patch
-
-    with patch("time.time", return_value=float(NOW)):
+    with at(NOW):
         checked = dns.message.from_wire(answer, keyring=KEY.dnspython, request_mac=made.mac)
     assert checked.had_tsig
     assert checked.answer

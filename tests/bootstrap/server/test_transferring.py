@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
-
 import dns.message
 import dns.name
 import dns.query
@@ -15,7 +13,7 @@ import dns.zone
 import pytest
 
 from tests.bootstrap.name_servers import KEY, POWERLESS
-from tests.bootstrap.server.core import LINES, NOW, ZONE, Core, signed, texts
+from tests.bootstrap.server.core import LINES, NOW, ZONE, Core, at, signed, texts
 
 
 @pytest.fixture
@@ -36,7 +34,7 @@ def request(kind="AXFR", key=KEY, zone=ZONE, serial=None):
 def received(core, made, tcp=True):
     """The messages, each checked against the one before it."""
     messages, context = [], None
-    with patch("time.time", return_value=float(NOW)):
+    with at(NOW):
         for wire in core.handle(made.to_wire(), tcp):
             message = dns.message.from_wire(
                 wire, KEY.dnspython, made.mac, xfr=True, tsig_ctx=context, multi=True
