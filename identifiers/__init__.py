@@ -29,7 +29,7 @@ from identifiers.errors import (
     UserinfoInTopic,
 )
 from identifiers.hosts import is_address, normalise_host
-from identifiers.ids import RendezvousId, ScopeId, rendezvous_id, scope_id
+from identifiers.ids import RendezvousId, ScopeId, members_item_id, rendezvous_id, scope_id
 from identifiers.jids import conversation_topic, jid_topic
 from identifiers.mqtt import mqtt_name, mqtt_topic_url
 from identifiers.position import Position, PublisherId
@@ -65,6 +65,7 @@ __all__ = [
     "identify",
     "is_address",
     "jid_topic",
+    "members_item_id",
     "mqtt_name",
     "mqtt_topic_url",
     "normalise_host",

@@ -185,7 +185,9 @@ class Answering:
                 answers[topic] = Answer(refused=reason)
             elif offered is not None:
                 # Said once: what is published later is no other answer.
-                same = said is not None and said.publisher == offered.publisher
+                same = said is not None and (said.publisher, said.turn) == (
+                    offered.publisher, offered.turn,
+                )  # fmt: skip
                 answers[topic] = said if said is not None and same else offered
         self._say(asker, Answers(answers))
 

@@ -98,9 +98,10 @@ class ProxyPeer:
         publish = client.publish
 
         def watched(sid: bytes, rid: bytes, *args: Any, **options: Any) -> Position:
-            lease = leases.get((sid, rid))
-            if "position" in options and (lease is None or not lease.held):
-                self.trial.wrong = f"{self.env.node} publishes without a writer lease"
+            if "position" in options:
+                lease = leases.get((sid, rid))
+                turn = lease.fence if lease is not None and lease.held else None
+                self.trial.publishing(self.env.node, (sid, rid), options["position"], turn)
             return publish(sid, rid, *args, **options)
 
         client.publish = watched

@@ -46,6 +46,10 @@ class Web(Protocol):
     def let_go(self, topic: Topic) -> None:
         """Nobody outside wants it any more."""
 
+    def ping(self, topic: Topic, done: Callable[[], None]) -> None:
+        """Its website said, at another hub, that there is something new. `done` when that is
+        durable."""
+
     def backlog(
         self, topic: Topic, after: Position | None, reply: Callable[[Sequence[WebUpdate]], None]
     ) -> None:

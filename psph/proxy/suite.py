@@ -43,6 +43,7 @@ from psirp_sim.settings import FabricSettings
 from psirp_sim.wire.sealing import FabricKeys
 from psph.proxy.model import Site, publisher_of_hub
 from psph.proxy.peers import FORGED, LOOKING, Forger, Native, ProxyPeer, Reading
+from psph.proxy.mapping import Item
 from psph.proxy.ports import WebUpdate, Zone
 from psph.proxy.proxy import Proxy
 from psph.proxy.settings import ProxySettings
@@ -69,6 +70,10 @@ class ProxyTrial:
         self.keys: dict[str, Ed25519PrivateKey] = {}
         self.published: dict[tuple[str, Position], WebUpdate] = {}
         """What entered at some hub, and was recorded there."""
+        self.sent: set[tuple[Item, Position]] = set()
+        """What was published in the fabric by whose turn it was."""
+        self.turns: dict[tuple[Item, int], str] = {}
+        """Who wrote a topic under which fencing epoch."""
         self.latest: dict[tuple[str, bytes], Position] = {}
         """Of each topic and hub."""
         self.heard: dict[str, Streams] = {}
@@ -222,6 +227,16 @@ class ProxyTrial:
         return core if isinstance(core, ProxyPeer) else None
 
     # What is told to the trial
+
+    def publishing(self, name: str, item: Item, position: Position, turn: int | None) -> None:
+        """Somebody publishes what its hub has numbered, in its turn or (None) not in it."""
+        if turn is not None:
+            self.sent.add((item, position))
+            writer = self.turns.setdefault((item, turn), name)
+            if writer != name:
+                self.wrong = f"{writer} and {name} write in the same turn {turn}"
+        elif (item, position) not in self.sent:
+            self.wrong = f"{name} publishes without a writer lease"
 
     def told_ready(self, name: str, reading: Reading) -> None:
         """From now on nothing may be missed of what anybody publishes of the topic."""

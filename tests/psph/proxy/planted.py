@@ -18,6 +18,7 @@ from psph.proxy.mapping import CONTENT_TYPE, TOPIC, Mapping
 from psph.proxy.origin import Origin
 from psph.proxy.ports import WebUpdate
 from psph.proxy.proxy import Proxy
+from psph.proxy.writing import Turn
 
 NAMES = ("Control", "Mapping", "Asking", "Answering", "Inflow", "Origin")
 
@@ -165,23 +166,17 @@ class PublishesWithoutTheLease(Planted):
     """It does not wait to be the writer of a topic."""
 
     class Origin(Origin):
-        def _open(self, canonical):
-            own = super()._open(canonical)
-            if own is not None and type(own.lease) is not Granted:
-                own.lease = Granted(own.lease)
+        def _open(self, canonical, news=None):
+            own = super()._open(canonical, news)
+            if own is not None:
+                own.turn.__class__ = Granted
             return own
 
 
-class Granted:
-    """A writer lease that is always held."""
+class Granted(Turn):
+    """A turn that never ends."""
 
     held = True
-
-    def __init__(self, lease):
-        self._lease = lease
-
-    def __getattr__(self, name):
-        return getattr(self._lease, name)
 
 
 class BeginsWithTheLatest(Planted):
@@ -285,8 +280,9 @@ class ForgetsTheTrace(Planted):
 
     class Mapping(Mapping):
         @staticmethod
-        def describe(update):
-            return {key: each for key, each in Mapping.describe(update).items() if key != TRACE_ID}
+        def describe(update, covered, turn):
+            described = Mapping.describe(update, covered, turn)
+            return {key: each for key, each in described.items() if key != TRACE_ID}
 
 
 class StaysPlain(Planted):

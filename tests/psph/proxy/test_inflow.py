@@ -46,7 +46,7 @@ def test_a_zone_without_a_fabric_is_plain():
     world.zones[B] = Zone(False, note="no records")
     assert world.told(world.want("a")) == (State.PLAIN, "no records")
     assert world.proxy("a").brings(identify(FEED)) is None
-    assert not world.node("a").node.client.subscriber.subscriptions[1:]
+    assert not world.node("a").node.client.subscriber.subscriptions[2:]  # requests, and members
 
 
 def test_a_zone_that_loses_its_fabric_and_gets_it_back():
@@ -95,8 +95,8 @@ def test_a_reader_who_leaves_before_the_hub_has_answered():
     world.proxy("a").inflow._release(world.proxy("a").inflow.topics[FEED])
     world.run(1)
     assert (
-        len(world.node("a").node.client.subscriber.subscriptions) == 3
-    )  # requests, answers, OTHER
+        len(world.node("a").node.client.subscriber.subscriptions) == 4
+    )  # requests, members, answers, OTHER
 
 
 def test_asking_to_be_told_before_the_beginning():
