@@ -3,8 +3,8 @@
 Each says so in a publication within its zone's own scope, signed with the zone's key, whenever
 something changes and every third of a lease. A topic belongs to one of those that are there: by
 highest random weight among those of the lowest priority, so that everybody comes to the same
-answer, and the topics of one that dies are spread over the others. That is only where a topic should
-be; who publishes it is decided by the writer lease alone.
+answer, and the topics of one that dies are spread over the others. That is only where a topic
+should be; who publishes it is decided by the writer lease alone.
 
 A proxy that has versions which only it can publish says that it has news of the topic: the holder
 hands the lease over. A ping for a topic that another one writes is passed on to it.
@@ -13,11 +13,12 @@ hands the lease over. A ping for a topic that another one writes is passed on to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf, log
 
+import msgspec
 from blake3 import blake3
 
 from identifiers import PublisherId, RendezvousId, ScopeId, Topic, members_item_id, scope_id
@@ -33,6 +34,11 @@ from psph.proxy.settings import ProxySettings
 
 MOST_MEMBERS = 64
 """Other proxies of one zone that are taken notice of."""
+PREFIX = b"member "
+REMEMBERED = 7 * 86_400 * SECOND
+"""How long somebody who is not there may come back: until then their turn is waited for."""
+NOTED = 3_600 * SECOND
+"""How often it is written down that somebody is there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +54,7 @@ class Member:
         return PublisherId(bytes.fromhex(self.said.publisher))
 
     def serves(self, host: str) -> bool:
-        return any(host == own or host.endswith(f".{own}") for own in self.said.hosts)
+        return _covers(self.said.hosts, host)
 
 
 @dataclass(slots=True, eq=False)
@@ -91,12 +97,17 @@ class Cluster:
         self._pinged = pinged
         self.members: dict[str, Member] = {}
         """The others, by the name of their node."""
+        self._remembered: dict[str, tuple[list[str], int]] = {}
+        """Their hosts, and when they were last heard of, by the wall clock; durable."""
         self.news: dict[str, Topic] = {}
         """Topics whose writer lease we ask for."""
         self._zones: dict[str, OwnZone] = {}
 
     def start(self) -> None:
         """Say that we are there, and hear who else is."""
+        for key, value in self._env.storage.scan(PREFIX):
+            hosts, heard = msgspec.msgpack.decode(value, type=tuple[list[str], int])
+            self._remembered[key[len(PREFIX) :].decode()] = hosts, heard
         for name in sorted({zone_of_host(host) for host in self._settings.hosts}):
             sid = scope_id(name)
             zone = self._zones[name] = OwnZone(name, sid, members_item_id(sid), {})
@@ -115,6 +126,18 @@ class Cluster:
     def others(self, host: str) -> list[Member]:
         """Who else serves a host."""
         return [member for member in self.members.values() if member.serves(host)]
+
+    def has_others(self, host: str) -> bool:
+        """Whether somebody else serves a host, or did lately."""
+        since = self._env.wall() - REMEMBERED
+        return any(
+            heard > since and _covers(hosts, host) for hosts, heard in self._remembered.values()
+        )
+
+    @property
+    def remembered(self) -> set[str]:
+        """The nodes of all others that we have heard of lately."""
+        return set(self._remembered)
 
     def belongs_to(self, topic: Topic) -> str:
         """The node that should write a topic, of those that are there."""
@@ -228,14 +251,33 @@ class Cluster:
             known.end.cancel()
         end = self._env.call_later(int(said.lease * SECOND), self._end, said.node)
         self.members[said.node] = Member(said, end)
+        self._remember(said)
         if known is None or _matters(known.said) != _matters(said):
             self._changed()
         return said.pings
+
+    def _remember(self, said: Membership) -> None:
+        now, (hosts, heard) = self._env.wall(), self._remembered.get(said.node, ([], 0))
+        if hosts == said.hosts and now < heard + NOTED:
+            return
+        self._remembered[said.node] = said.hosts, now
+        changes: dict[bytes, bytes | None] = {
+            PREFIX + said.node.encode(): msgspec.msgpack.encode((said.hosts, now))
+        }
+        for node, (_, last) in list(self._remembered.items()):
+            if last < now - REMEMBERED:
+                del self._remembered[node]
+                changes[PREFIX + node.encode()] = None
+        self._env.storage.write(changes)
 
     def _end(self, node: str) -> None:
         """It has not been heard of for too long."""
         del self.members[node]
         self._changed()
+
+
+def _covers(hosts: Sequence[str], host: str) -> bool:
+    return any(host == own or host.endswith(f".{own}") for own in hosts)
 
 
 def _matters(said: Membership) -> tuple[object, ...]:

@@ -2,30 +2,23 @@
 
 What has to be done for a topic depends on its zone: without a fabric it is plain WebSub, and the
 hub sees for itself. Otherwise we listen to it in the fabric, after whatever the hub has of it, and
-ask a proxy of its zone to publish it, unless we are one. Every version goes to the hub, which
-recognises what it has; the fabric is told that a version is done when the hub has it for good.
-
-Several proxies may have written a topic one after the other, each in a stream of its own. A stream
-that we have nothing of is taken up when its proxy is the one that writes the topic, not before: what
-others published in their time is old. Who has followed the topic already gets all of it that those
-before have not covered (`Mapping.covered`); who begins, begins with its latest version.
+ask a proxy of its zone to publish it, unless we are one; those who wait for the topic are told when
+that is so.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from typing import Protocol
 
-from identifiers import Position, PublisherId, Topic
+from identifiers import PublisherId, Topic
 from psirp_sim.client import Client
-from psirp_sim.publications.delivery import Place, Subscription
-from psirp_sim.publications.events import Event, Gap, Update
 from psirp_sim.runtime.environment import Environment, Timer
 from psph.proxy.asking import Asking
+from psph.proxy.listening import Listener, Listening
 from psph.proxy.mapping import Mapping
 from psph.proxy.messages import Answer
 from psph.proxy.ports import Directory, Web
@@ -49,30 +42,22 @@ UNWANTED = "it is not wanted any more"
 ELSEWHERE = "another proxy of this domain writes it"
 READERS, STANDBY = "readers", "standby"
 """Why a topic is followed."""
-PREFIX = b"followed "
 
 
 @dataclass(slots=True, eq=False)
 class Incoming:
     """A topic that is wanted here."""
 
-    topic: Topic
+    listener: Listener
     state: State = State.LOOKING
     note: str = ""
     reasons: set[str] = field(default_factory=set)
-    subscription: Subscription | None = None
-    subscribing: bool = False
-    """Whether the hub was asked how far it is, and is to be subscribed for then."""
-    streams: set[bytes] = field(default_factory=set)
-    """The publishers that the hub has versions of, or is about to."""
-    held: list[Update] = field(default_factory=list)
-    """Of streams that are not taken up yet."""
-    turn: int = 0
-    """The latest that we know of, of whoever writes it."""
-    followed: bool = False
-    """Whether somebody was told that nothing will be missed from now on; durable."""
     waiting: list[Ready] = field(default_factory=list)
     releasing: Timer | None = None
+
+    @property
+    def topic(self) -> Topic:
+        return self.listener.topic
 
 
 class Writers(Protocol):
@@ -83,6 +68,12 @@ class Writers(Protocol):
 
     def is_elsewhere(self, canonical: str) -> bool:
         """Whether that is another proxy."""
+
+    def turn(self, canonical: str) -> int:
+        """Its fencing epoch, when that is us; else 0."""
+
+    def has_others(self, host: str) -> bool:
+        """Whether there are other proxies of a host."""
 
 
 class Inflow:
@@ -104,12 +95,14 @@ class Inflow:
         self._writers = writers
         self._env = env
         self._settings = settings
-        self._client = client
         self._mapping = mapping
         self._directory = directory
         self._web = web
         self._asking = asking
         self._counters = counters
+        self._listening = Listening(
+            env, client, mapping, web, counters, writes=self._writes, progress=self._progress
+        )
         self.topics: dict[str, Incoming] = {}
         self._zones: dict[str, dict[str, Incoming]] = {}
         """The same, by zone."""
@@ -121,7 +114,7 @@ class Inflow:
         incoming = self.topics.get(canonical)
         if incoming is None:
             topic = self._mapping.activate(canonical)
-            incoming = self.topics[canonical] = Incoming(topic, reasons={reason})
+            incoming = self.topics[canonical] = Incoming(Listener(topic), reasons={reason})
             self._zones.setdefault(topic.zone, {})[canonical] = incoming
             self._look(incoming)
             return
@@ -129,6 +122,7 @@ class Inflow:
         if incoming.releasing is not None:
             incoming.releasing.cancel()
             incoming.releasing = None
+        self._look(incoming)
 
     def unwant(self, canonical: str, reason: str = READERS) -> None:
         """Not for that reason any more; they may be back soon."""
@@ -136,7 +130,9 @@ class Inflow:
         if incoming is None:
             return
         incoming.reasons.discard(reason)
-        if not incoming.reasons and incoming.releasing is None:
+        if incoming.reasons:
+            self._look(incoming)
+        elif incoming.releasing is None:
             incoming.releasing = self._env.call_later(
                 self._settings.linger, self._release, incoming
             )
@@ -173,7 +169,7 @@ class Inflow:
         """Somebody else writes the topic than before."""
         incoming = self.topics.get(canonical)
         if incoming is not None:
-            self._take_up(incoming)
+            self._listening.take_up(incoming.listener)
             self._look(incoming)
 
     # Deciding
@@ -200,15 +196,19 @@ class Inflow:
         if zone is not None and not zone.has_fabric and not ours:
             self._stop(incoming)
             return State.PLAIN, zone.note or f"{topic.zone} has no fabric"
-        self._subscribe(incoming)
+        self._listening.start(incoming.listener)
         if ours:
+            # The others of our host have it ready, and follow it, only if somebody asks.
+            if READERS in incoming.reasons and self._writers.has_others(topic.host):
+                self._asking.add(topic)
+            else:
+                self._asking.remove(topic)
             return State.READY, ""
         if not self._asking.add(topic):
             return State.ASKING, f"{topic.zone} cannot be asked"
         answer = self._asking.answer(topic)
         if answer is None:
             return State.ASKING, ""
-        incoming.turn = max(incoming.turn, answer.turn)
         if answer.refused:
             return State.REFUSED, answer.refused
         return State.READY, ""
@@ -217,159 +217,37 @@ class Inflow:
         """Those who wait, if the time has come."""
         if not incoming.waiting or not self._is_decided(incoming):
             return
-        if incoming.state is State.READY and not incoming.followed:
-            self._follow(incoming)
-            return
+        listener = incoming.listener
+        if incoming.state is State.READY and (listener.since is None or listener.noting):
+            if listener.since is None:
+                self._listening.follow(listener, self._turn(incoming.topic))
+            return  # told when it is written down
         waiting, incoming.waiting = incoming.waiting, []
         for ready in waiting:
             self._env.call_later(0, ready, incoming.state, incoming.note)
 
-    def _follow(self, incoming: Incoming) -> None:
-        """Write down, before anybody is told, that nothing may be missed from now on."""
-
-        def followed() -> None:
-            incoming.followed = True
-            self._tell(incoming)
-
-        self._env.storage.write({PREFIX + incoming.topic.rid.raw: b""}, followed)
+    def _turn(self, topic: Topic) -> int:
+        """Which it is, as far as we were told."""
+        if self._settings.serves(topic.host):
+            return self._writers.turn(topic.canonical)
+        answer = self._asking.answer(topic)
+        return 0 if answer is None else answer.turn
 
     def _is_decided(self, incoming: Incoming) -> bool:
         if incoming.state in (State.PLAIN, State.REFUSED):
             return True
         if incoming.state is not State.READY:
             return False
-        topic, subscription = incoming.topic, incoming.subscription
+        topic, listener = incoming.topic, incoming.listener
         if self._settings.serves(topic.host):
             writer = self._writers.writer(topic.canonical)
             return writer == self._web.publisher or (
-                writer is not None
-                and subscription is not None
-                and subscription.has_begun(topic.rid.raw, writer.raw)
+                writer is not None and listener.has_begun(writer.raw)
             )
         answer = self._asking.answer(topic)
-        return (
-            answer is not None
-            and subscription is not None
-            and subscription.has_begun(
-                topic.rid.raw, bytes.fromhex(answer.publisher), (answer.epoch, answer.version)
-            )
+        return answer is not None and listener.has_begun(
+            bytes.fromhex(answer.publisher), (answer.epoch, answer.version)
         )
-
-    # Listening
-
-    def _subscribe(self, incoming: Incoming) -> None:
-        if incoming.subscription is None and not incoming.subscribing:
-            incoming.subscribing = True
-            self._web.positions(incoming.topic, partial(self._resume, incoming))
-
-    def _resume(
-        self,
-        incoming: Incoming,
-        positions: Sequence[Position],
-        begin: tuple[PublisherId, Place] | None = None,
-    ) -> None:
-        """Listen after what the hub has; `begin` is a place in a stream that it has nothing of."""
-        if not incoming.subscribing:
-            return  # it was not wanted any more
-        incoming.subscribing = False
-        topic = incoming.topic
-        after = [each for each in positions if each.publisher != self._web.publisher]
-        incoming.streams = {each.publisher.raw for each in after}
-        stored = self._env.storage.get(PREFIX + topic.rid.raw)
-        incoming.followed |= bool(after) or stored is not None
-        from_first = []
-        if begin is not None and begin[0].raw not in incoming.streams:
-            publisher, (epoch, version) = begin
-            incoming.streams.add(publisher.raw)
-            if version > 1:
-                after.append(Position(publisher, epoch, version - 1))
-            else:
-                from_first.append((topic.rid.raw, publisher, epoch))
-        incoming.subscription = self._client.subscribe(
-            topic.sid.raw,
-            topic.rid.raw,
-            partial(self._heard, incoming),
-            after=[(topic.rid.raw, each) for each in after],
-            from_first=from_first,
-            # The hub has no position in a stream that is still empty, and yet it has begun.
-            durable=topic.rid.raw.hex(),
-            by_hand=True,
-            name="proxy",
-            began=lambda: self._tell(incoming),
-        )
-
-    def _heard(self, incoming: Incoming, event: Event) -> None:
-        if isinstance(event, Update) and event.publisher != self._web.publisher:
-            if event.publisher.raw in incoming.streams:
-                self._hand_on(incoming, event)
-            else:
-                incoming.held.append(event)
-                # Later: the fabric has not returned from handing it over.
-                self._env.call_later(0, self._take_up, incoming)
-            return
-        if isinstance(event, Gap):
-            self._counters["gaps"] += 1
-            self._env.log(
-                "versions were lost", topic=incoming.topic.canonical, first=event.first,
-                last=event.last,
-            )  # fmt: skip
-        self._env.call_later(0, self._done, incoming, event)
-
-    def _hand_on(self, incoming: Incoming, event: Update) -> None:
-        update = self._mapping.convert(event)
-        if update is None:
-            self._env.call_later(0, self._done, incoming, event)
-            return
-        self._counters["received"] += 1
-        self._web.deliver(incoming.topic, update, partial(self._done, incoming, event))
-
-    # Taking streams up
-
-    def _take_up(self, incoming: Incoming) -> None:
-        """Go on with what waits, if its proxy is the one that writes the topic now."""
-        waiting, incoming.held = incoming.held, []
-        for event in waiting:
-            found = self._mapping.covered(event)
-            if found is not None and event.publisher.raw not in incoming.streams:
-                covered, turn = found
-                place = (event.position.epoch, event.position.version)
-                if not self._writes(incoming, event.publisher):
-                    incoming.held.append(event)
-                    continue
-                if incoming.followed and (turn < incoming.turn or place <= covered):
-                    self._done(incoming, event)  # from before our time
-                    continue
-                if incoming.followed and place > _next(covered, place[0]):
-                    self._begin_earlier(incoming, event.publisher, _next(covered, place[0]))
-                    return
-                incoming.turn = max(incoming.turn, turn)
-            incoming.streams.add(event.publisher.raw)
-            self._hand_on(incoming, event)
-
-    def _writes(self, incoming: Incoming, publisher: PublisherId) -> bool:
-        """Whether somebody is who writes the topic now."""
-        topic = incoming.topic
-        if self._settings.serves(topic.host):
-            return self._writers.writer(topic.canonical) == publisher
-        answer = self._asking.answer(topic)
-        return answer is not None and answer.publisher == publisher.raw.hex()
-
-    def _begin_earlier(self, incoming: Incoming, publisher: PublisherId, first: Place) -> None:
-        """We came late to a stream that goes on where another one ended: listen anew."""
-        assert incoming.subscription is not None
-        self._client.unsubscribe(incoming.subscription)
-        incoming.subscription.forget()
-        incoming.subscription, incoming.held = None, []
-        incoming.subscribing = True
-        self._web.positions(
-            incoming.topic,
-            lambda positions: self._resume(incoming, positions, (publisher, first)),
-        )
-
-    def _done(self, incoming: Incoming, event: Event) -> None:
-        if incoming.subscription is not None:
-            incoming.subscription.done(event)
-        self._tell(incoming)
 
     # Releasing
 
@@ -378,7 +256,7 @@ class Inflow:
         topic = incoming.topic
         del self.topics[topic.canonical]
         self._stop(incoming)
-        self._env.storage.write({PREFIX + topic.rid.raw: None})
+        self._listening.forget(incoming.listener)
         self._mapping.deactivate(topic)
         del self._zones[topic.zone][topic.canonical]
         if not self._zones[topic.zone]:
@@ -389,15 +267,19 @@ class Inflow:
         self._web.carried(topic)
 
     def _stop(self, incoming: Incoming) -> None:
-        incoming.subscribing = False
-        if incoming.subscription is not None:
-            self._client.unsubscribe(incoming.subscription)
-            incoming.subscription.forget()
-            incoming.subscription = None
-        incoming.held, incoming.streams = [], set()
+        self._listening.stop(incoming.listener)
         self._asking.remove(incoming.topic)
 
+    # What listening asks for
 
-def _next(covered: Place, epoch: int) -> Place:
-    """The first place of an epoch that is not covered."""
-    return (epoch, covered[1] + 1) if covered[0] == epoch else (epoch, 1)
+    def _progress(self, topic: Topic) -> None:
+        incoming = self.topics.get(topic.canonical)
+        if incoming is not None:
+            self._tell(incoming)
+
+    def _writes(self, topic: Topic, publisher: PublisherId) -> bool:
+        """Whether somebody is who writes the topic now."""
+        if self._settings.serves(topic.host):
+            return self._writers.writer(topic.canonical) == publisher
+        answer = self._asking.answer(topic)
+        return answer is not None and answer.publisher == publisher.raw.hex()

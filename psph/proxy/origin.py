@@ -10,75 +10,28 @@ that was published.
 Who stands by keeps in the fabric what it published while it was the writer, for those who have not
 got all of it. What its hub has beyond that, only it can publish: if its publisher sent it, it asks
 for the lease; if it was fetched, the writer is told to fetch it too. `covered` is the place in our
-own stream up to which nobody needs it who followed the topic while others wrote it: it goes out
-with every version, and so readers of another proxy's versions know where ours begin.
+own stream up to which nobody needs it who followed the topic while others wrote it. With every
+version goes out in which turn it was published and what was covered then, so that readers of
+another proxy's versions know where ours begin for them.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
-import msgspec
-
-from identifiers import Position, PublisherId, Topic, identify
+from identifiers import Position, PublisherId, identify
 from psirp_sim.client import Client
-from psirp_sim.publications.delivery import Place
 from psirp_sim.publications.errors import HistoryFull, NotPublished
 from psirp_sim.runtime.environment import Environment, Timer
 from psph.proxy.cluster import Cluster
 from psph.proxy.mapping import Mapping
 from psph.proxy.messages import Answer
+from psph.proxy.own_topics import OwnTopic, follows, is_beyond, place_of, turn_of
 from psph.proxy.ports import Web, WebUpdate
 from psph.proxy.settings import ProxySettings
-from psph.proxy.writing import Turn, Writing
-
-PREFIX = b"covered "
-Written = tuple[Place, Place, bool]
-"""Covered, kept, and whether it was our turn."""
-
-
-@dataclass(slots=True, eq=False)
-class OwnTopic:
-    """A topic of ours that is open, or about to be."""
-
-    topic: Topic
-    turn: Turn
-    covered: Place | None = None
-    """None while it is not known yet."""
-    kept: Place = (0, 0)
-    """Up to where we have published it, when it was our turn."""
-    newest: Place = (0, 0)
-    """The last place of our stream that the hub has told us of."""
-    owes: bool = False
-    """Whether the hub has versions beyond that which only we can publish."""
-    wrote: bool = False
-    """Whether it was our turn when this was last written down: after a crash nobody knows how far
-    we got, and what we have beyond `covered` may have reached nobody."""
-    settled: bool = False
-    """Whether its publisher has sent content here since it is our turn."""
-    told: bool = False
-    """Whether the one that writes it was told to have a look."""
-    looked: bool = False
-    """Whether the hub has had a look at it, so that there is something to begin with."""
-    last: Position | None = None
-    """Of what was published last."""
-    passed_over: Position | None = None
-    """Of what the fabric can never take; the stream began again after it."""
-    asking: bool = False
-    """Whether the hub was asked for what comes after that."""
-    again: bool = False
-    """Whether it has to be asked once more."""
-    open: bool = False
-    """Whether it is our turn and everything the hub had was published, so that it can be had."""
-    closing: Timer | None = None
-    retry: Timer | None = None
-
-    @property
-    def held(self) -> bool:
-        return self.turn.held
+from psph.proxy.writing import Writing
 
 
 class Origin:
@@ -138,7 +91,7 @@ class Origin:
 
     def attend(self, canonical: str, read: bool) -> None:
         """Whether it is read here, and others serve its host: who of us writes it matters then."""
-        if read and self._cluster.others(identify(canonical).host):
+        if read and self.has_others(identify(canonical).host):
             if canonical not in self._attended and (own := self._open(canonical)) is not None:
                 self._attended.add(canonical)
                 own.looked = True  # the hub has begun with it for its readers
@@ -153,7 +106,7 @@ class Origin:
         own = self.topics.get(canonical)
         if own is None or not own.open:
             return None
-        epoch, version = (0, 0) if own.last is None else _place(own.last)
+        epoch, version = (0, 0) if own.last is None else place_of(own.last)
         return Answer(self._web.publisher.raw.hex(), epoch, version, own.turn.number)
 
     def writer(self, canonical: str) -> PublisherId | None:
@@ -164,10 +117,19 @@ class Origin:
         member = self._cluster.members.get(own.turn.elsewhere)
         return None if member is None else member.publisher
 
+    def turn(self, canonical: str) -> int:
+        """The number of our turn; 0 when it is not."""
+        own = self.topics.get(canonical)
+        return 0 if own is None else own.turn.number
+
     def is_elsewhere(self, canonical: str) -> bool:
         """Whether another proxy of its host writes it."""
         own = self.topics.get(canonical)
         return own is not None and own.turn.elsewhere in self._cluster.members
+
+    def has_others(self, host: str) -> bool:
+        """Whether there are other proxies of a host."""
+        return self._cluster.has_others(host)
 
     def recorded(self, update: WebUpdate) -> None:
         """The hub has a new version."""
@@ -177,9 +139,9 @@ class Origin:
         own = self._open(update.topic, update.position)
         if own is None:
             return
-        own.looked, own.newest = True, _place(update.position)
+        own.looked, own.newest = True, place_of(update.position)
         self._announce(update.topic)
-        if own.open and own.held and _follows(own.last, update.position):
+        if own.open and own.held and follows(own.last, update.position):
             if self._publish(own, update):
                 self._pass_on(own)
         elif own.held or own.covered is None:
@@ -190,7 +152,7 @@ class Origin:
     def members_changed(self) -> None:
         """Another proxy came or went, or has news."""
         for own in list(self.topics.values()):
-            self._standby(own.topic.canonical, bool(self._cluster.others(own.topic.host)))
+            self._standby(own.topic.canonical, self.has_others(own.topic.host))
             if own.open:
                 self._pass_on(own)
 
@@ -224,14 +186,13 @@ class Origin:
         topic = self._mapping.activate(canonical)
         turn = self._writing.begin(topic, lambda: self._turn_changed(canonical))
         own = self.topics[canonical] = OwnTopic(topic, turn)
-        stored = self._env.storage.get(PREFIX + canonical.encode())
-        if stored is not None:
-            own.covered, own.kept, own.wrote = msgspec.msgpack.decode(stored, type=Written)
+        if own.load(self._env.storage):
+            pass
         elif news is not None:
-            self._write_down(own, (news.epoch, news.version - 1), wrote=False)
+            own.write_down(self._env.storage, (news.epoch, news.version - 1), wrote=False)
         else:
             self._web.positions(topic, partial(self._found, own))
-        if self._cluster.others(topic.host):
+        if self.has_others(topic.host):
             self._standby(canonical, True)
         return own
 
@@ -239,11 +200,14 @@ class Origin:
         """What the hub had before anybody asked for the topic is news to nobody."""
         if not self._is_ours(own) or own.covered is not None:
             return
-        places = [_place(each) for each in positions if each.publisher == self._web.publisher]
+        places = [place_of(each) for each in positions if each.publisher == self._web.publisher]
         before = max(places, default=(self._web.epoch, 0))
         if own.newest > (0, 0):  # it came after the question, and perhaps before the answer
             before = min(before, (own.newest[0], own.newest[1] - 1))
-        self._write_down(own, before, wrote=own.held)
+        if own.held:
+            own.begin_turn(self._env.storage, before)
+        else:
+            own.write_down(self._env.storage, before, wrote=False)
         self._ask(own)
 
     def _looked(self, own: OwnTopic) -> None:
@@ -257,8 +221,8 @@ class Origin:
             return
         if own.held:
             own.settled = False
-            if own.covered is not None and not own.wrote:
-                self._write_down(own, own.covered, wrote=True)
+            if own.covered is not None:
+                own.begin_turn(self._env.storage, own.covered)
         else:
             self._lost(own)
             if own.turn.elsewhere and not own.told:
@@ -272,8 +236,8 @@ class Origin:
         """It is not our turn, or not any more."""
         if own.open and own.covered is not None:
             if own.last is not None:
-                own.kept = _place(own.last)
-            self._write_down(own, max(own.covered, own.kept), wrote=False)
+                own.kept = place_of(own.last)
+            own.write_down(self._env.storage, max(own.covered, own.kept), wrote=False)
         self._shut(own)
 
     def _close_soon(self, own: OwnTopic) -> None:
@@ -308,19 +272,13 @@ class Origin:
 
     # Taking turns
 
-    def _write_down(self, own: OwnTopic, covered: Place, *, wrote: bool) -> None:
-        if (covered, wrote) != (own.covered, own.wrote):
-            own.covered, own.wrote = covered, wrote
-            key = PREFIX + own.topic.canonical.encode()
-            self._env.storage.write({key: msgspec.msgpack.encode((covered, own.kept, wrote))})
-
     def _came(self, update: WebUpdate) -> None:
         """What another proxy wrote has come: what we fetched before is nothing new any more."""
         own = self.topics.get(update.topic)
         if own is None or own.held or own.owes or own.wrote or own.covered is None:
             return
         if own.newest > own.covered:
-            self._write_down(own, own.newest, wrote=False)
+            own.write_down(self._env.storage, own.newest, wrote=False)
 
     def _left_over(self, own: OwnTopic, published: bool) -> None:
         """The hub has something that we may not publish now."""
@@ -360,13 +318,13 @@ class Origin:
         if own.last is None and after != own.passed_over:
             self._ask(own)  # it was withdrawn meanwhile, and begins with what is oldest
             return
-        if own.last is not None and updates and _is_beyond(own.last, updates[0].position):
+        if own.last is not None and updates and is_beyond(own.last, updates[0].position):
             # The hub has forgotten what we missed. The stream ends here, and goes on as another.
             self._counters["history_exceeded"] += 1
             self._shut(own)
             self._withdraw(own)
         if updates:
-            own.newest = max(own.newest, _place(updates[-1].position))
+            own.newest = max(own.newest, place_of(updates[-1].position))
         ripe = updates if own.held else self._withheld(own, updates)
         if own.last is None and (ripe or own.held) and not self._begin(own, ripe):
             return
@@ -383,10 +341,10 @@ class Origin:
         """What may be had from who stands by: what it published when it was its turn."""
         assert own.covered is not None
         covered = own.covered
-        beyond = [each for each in updates if _place(each.position) > covered]
+        beyond = [each for each in updates if place_of(each.position) > covered]
         if beyond:
             self._left_over(own, own.wrote or any(each.published for each in beyond))
-        return [each for each in updates if _place(each.position) <= own.kept]
+        return [each for each in updates if place_of(each.position) <= own.kept]
 
     def _opened(self, own: OwnTopic) -> None:
         own.open, own.owes = True, False
@@ -419,7 +377,7 @@ class Origin:
 
     def _publish(self, own: OwnTopic, update: WebUpdate) -> bool:
         assert own.covered is not None
-        if not own.held and _place(update.position) > own.kept:
+        if not own.held and place_of(update.position) > own.kept:
             self._lost(own)
             return False
         try:
@@ -427,7 +385,7 @@ class Origin:
                 own.topic.sid.raw,
                 own.topic.rid.raw,
                 update.body,
-                self._mapping.describe(update, own.covered, own.turn.number),
+                self._mapping.describe(update, *turn_of(own, place_of(update.position))),
                 position=update.position,
             )
         except NotPublished as error:
@@ -462,18 +420,3 @@ class Origin:
 
     def _is_ours(self, own: OwnTopic) -> bool:
         return self.topics.get(own.topic.canonical) is own
-
-
-def _place(position: Position) -> Place:
-    return position.epoch, position.version
-
-
-def _follows(last: Position | None, position: Position) -> bool:
-    return last is None or position.directly_follows(last)
-
-
-def _is_beyond(last: Position, position: Position) -> bool:
-    """Whether there was something in between."""
-    if position.epoch == last.epoch:
-        return position.version > last.version + 1
-    return position.version > 1

@@ -57,6 +57,7 @@ class ProxyPeer:
         )
         self.directory.changed = self.proxy.zone_changed
         self.hub.listener = self.proxy.recorded
+        self.hub.brings, self.hub.pass_on = self.proxy.brings, self.proxy.pinged
         self._reading: set[Reading] = set()
         self._begun = False
 
@@ -77,6 +78,11 @@ class ProxyPeer:
     def stop(self) -> None:
         self.node.stop()
 
+    @property
+    def met(self) -> set[str]:
+        """The other proxies of its hosts that it knows, from an earlier life perhaps."""
+        return self.proxy.cluster.remembered
+
     def _look(self) -> None:
         """Readers come and go, and the hub looks after what it follows."""
         if self.proxy.begun:
@@ -88,8 +94,9 @@ class ProxyPeer:
             for reading in self.trial.readings[self.env.node]:
                 self._read(reading)
             self.proxy.confirmed()
+            read = {each.topic for each in self.trial.readings[self.env.node] if each.wanted}
             for site in self.trial.sites[self.env.node]:
-                if site.topic in self.hub.kept:
+                if site.topic in self.hub.kept | read:
                     self.hub.look(site.topic)
         self.env.call_later(LOOKING, self._look)
 

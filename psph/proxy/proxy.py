@@ -191,6 +191,7 @@ class Proxy:
     def _members_changed(self) -> None:
         for topic in self.control.topics(Side.WEB):
             self.origin.attend(topic, True)
+            self.inflow.turned(topic)
         self.origin.members_changed()
 
     def _pinged_elsewhere(self, canonical: str, done: Callable[[], None]) -> None:

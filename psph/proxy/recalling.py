@@ -82,9 +82,7 @@ class Recalling:
         self.mapping = mapping
         self.under_way: dict[tuple[str, Position, Position | None], Recall] = {}
 
-    def recall(
-        self, topic: Topic, after: Position, before: Position | None, reply: Reply
-    ) -> None:
+    def recall(self, topic: Topic, after: Position, before: Position | None, reply: Reply) -> None:
         """Call back with the versions between two Positions of a stream, oldest first, or as many
         as can be had; without the second, with all there are."""
         key = (topic.canonical, after, before)

@@ -41,9 +41,9 @@ from psirp_sim.runtime.schedules import (
 from psirp_sim.runtime.simulator import Clock, Independent, LinkProfile, Simulator, Uniform, stream
 from psirp_sim.settings import FabricSettings
 from psirp_sim.wire.sealing import FabricKeys
+from psph.proxy.mapping import Item
 from psph.proxy.model import Site, publisher_of_hub
 from psph.proxy.peers import FORGED, LOOKING, Forger, Native, ProxyPeer, Reading
-from psph.proxy.mapping import Item
 from psph.proxy.ports import WebUpdate, Zone
 from psph.proxy.proxy import Proxy
 from psph.proxy.settings import ProxySettings
@@ -334,12 +334,16 @@ class ProxyTrial:
             if peer is None or not peer.proxy.begun:
                 return f"{name} has not begun"
             wished = {reading.topic for reading in self.readings[name] if reading.wanted}
-            if left := set(peer.proxy.inflow.topics) - wished:
+            if left := self._left_listening(name, wished, set(peer.proxy.inflow.topics)):
                 return f"{name} still listens to {sorted(left)}"
             for reading in self.readings[name]:
                 if reading.wanted and not reading.told and reading.topic != self.native:
                     return f"{name} was not told what becomes of {reading.topic}"
         return self._native_unsettled(wanted.get(self.native, set()))
+
+    def _left_listening(self, name: str, wished: set[str], listens: set[str]) -> set[str]:
+        """What a proxy has no reason to listen to."""
+        return listens - wished
 
     def _native_unsettled(self, readers: set[str]) -> str | None:
         """What nobody's hub published is everybody's."""

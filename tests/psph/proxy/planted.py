@@ -9,18 +9,32 @@ from __future__ import annotations
 from psirp_sim.publications.events import Update
 from psirp_sim.publications.tracing import TRACE_ID
 from psirp_sim.runtime.durations import SECOND
+from psph.proxy import inflow
 from psph.proxy import proxy as parts
 from psph.proxy.answering import Answering
 from psph.proxy.asking import Asking
+from psph.proxy.cluster import Cluster
 from psph.proxy.control import Control, Side
 from psph.proxy.inflow import Inflow, State
+from psph.proxy.listening import Listening
 from psph.proxy.mapping import CONTENT_TYPE, TOPIC, Mapping
 from psph.proxy.origin import Origin
 from psph.proxy.ports import WebUpdate
 from psph.proxy.proxy import Proxy
-from psph.proxy.writing import Turn
+from psph.proxy.writing import Turn, Writing
 
-NAMES = ("Control", "Mapping", "Asking", "Answering", "Inflow", "Origin")
+PARTS = {
+    "Control": parts,
+    "Mapping": parts,
+    "Asking": parts,
+    "Answering": parts,
+    "Cluster": parts,
+    "Inflow": parts,
+    "Listening": inflow,
+    "Origin": parts,
+    "Writing": parts,
+}
+"""The name of each part, and the module that makes it."""
 
 
 class Planted(Proxy):
@@ -30,8 +44,11 @@ class Planted(Proxy):
     Mapping = Mapping
     Asking = Asking
     Answering = Answering
+    Cluster = Cluster
     Inflow = Inflow
+    Listening = Listening
     Origin = Origin
+    Writing = Writing
 
     def __init__(self, *args):
         self._with_parts(super().__init__, *args)
@@ -40,14 +57,14 @@ class Planted(Proxy):
         self._with_parts(super().start)
 
     def _with_parts(self, call, *args):
-        usual = {name: getattr(parts, name) for name in NAMES}
-        for name in NAMES:
-            setattr(parts, name, getattr(type(self), name))
+        usual = {name: getattr(module, name) for name, module in PARTS.items()}
+        for name, module in PARTS.items():
+            setattr(module, name, getattr(type(self), name))
         try:
             call(*args)
         finally:
             for name, part in usual.items():
-                setattr(parts, name, part)
+                setattr(PARTS[name], name, part)
 
 
 # Wishes
@@ -65,7 +82,7 @@ class NeverStopsListening(Planted):
     """What nobody here wants any more still comes."""
 
     class Inflow(Inflow):
-        def unwant(self, canonical):
+        def unwant(self, canonical, reason="readers"):
             pass
 
 
@@ -81,10 +98,10 @@ class ForgetsThatTheyCameBack(Planted):
     """A chain is released although somebody wants the topic again."""
 
     class Inflow(Inflow):
-        def want(self, canonical):
+        def want(self, canonical, reason="readers"):
             incoming = self.topics.get(canonical)
             if incoming is None or incoming.releasing is None:
-                super().want(canonical)
+                super().want(canonical, reason)
 
 
 # Asking and answering
@@ -230,9 +247,9 @@ class PublishesWhatItHeard(Planted):
 class ResumesAnywhere(Planted):
     """What the hub has already is not told to the fabric."""
 
-    class Inflow(Inflow):
-        def _resume(self, incoming, positions):
-            super()._resume(incoming, ())
+    class Listening(Listening):
+        def _resume(self, listener, positions, begin=None):
+            super()._resume(listener, (), begin)
 
 
 class IsReadyAtOnce(Planted):
@@ -250,10 +267,10 @@ class IsReadyAtOnce(Planted):
 class IsDoneTooEarly(Planted):
     """The fabric is told that a version is done before the hub has it."""
 
-    class Inflow(Inflow):
-        def _heard(self, incoming, event):
-            super()._heard(incoming, event)
-            self._env.call_later(0, self._done, incoming, event)
+    class Listening(Listening):
+        def _heard(self, listener, event):
+            super()._heard(listener, event)
+            self._env.call_later(0, self._done, listener, event)
 
 
 class BelievesTheName(Planted):
