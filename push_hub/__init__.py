@@ -12,7 +12,7 @@ Rules, pure functions and tables:
 * `news`, `feeds`: which entries are new, cutting out the known ones, making them safe to show;
 * `addresses`: which addresses the hub may connect to; `limits`: rates and slots per host;
 * `following`: how to hear of topics that nobody pings here, and which names of one are believed;
-* `masking`: URLs as strangers may see them;
+* `masking`: URLs as strangers may see them; `event_stream`: the events of /stream, made and read;
 * `carrier`, `guide`: who brings updates from elsewhere, who knows a better hub; interfaces.
 
 Memory:
@@ -28,8 +28,10 @@ Edges, on asyncio and aiohttp:
 * `verification`: asks callbacks whether they meant it, and tells them of denials;
 * `fetching`: one conditional GET, bounded; `intake`: from a ping to a recorded update;
 * `distribution`: from a recorded update to POSTs, retried; `content`: what exactly is sent;
-* `streams`: from a recorded update to browsers; `interest`: topics that others want, and waiting
-  for them; `readers`: whoever reads below /t/; `reader_routes`: answers them;
+* `streams`: from a recorded update to browsers, `stream_routes` and `resuming`: where each goes on;
+  `recalling`: what one has missed, had from elsewhere;
+* `interest`: topics that others want, and waiting for them; `readers`: whoever reads below /t/;
+  `reader_routes`: answers them;
 * `carried`: leaves to the carrier what it brings;
 * `upstream`: follows what nobody pings here; `upstream_asking`: asks other hubs;
   `upstream_routes`: where they reach it;

@@ -71,7 +71,7 @@ class Hub:
     ) -> None:
         tracer = Tracer(trace or NullSink(), node, domain)
         naming = Naming(settings.public_url)
-        carrying = Carrying(naming, settings.admit_patience)
+        carrying = Carrying(naming, settings.admit_patience, settings.recall_patience)
         self.context = Context(settings, store, tracer, clock, naming, carrying)
         if carrier is not None:
             carrying.use(carrier)
@@ -147,6 +147,7 @@ class Hub:
     ) -> None:
         patience = self.settings.callback_timeout
         self.streams.close()
+        await self.streams.stop()
         await self._loops.stop()
         await self.upstream.stop()
         await self._carried.stop()
