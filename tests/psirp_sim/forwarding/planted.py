@@ -73,7 +73,7 @@ class DeafToNews(Careless):
     def plant(self):
         hear = self.database._hear
         self.database._hear = lambda link, state: (
-            None if self.database.boot(state.origin) == state.boot else hear(link, state)
+            None if self.database.boot_of(state.origin) == state.boot else hear(link, state)
         )
 
 
