@@ -12,7 +12,8 @@ Rules, pure functions and tables:
 * `news`, `feeds`: which entries are new, cutting out the known ones, making them safe to show;
 * `addresses`: which addresses the hub may connect to; `limits`: rates and slots per host;
 * `following`: how to hear of topics that nobody pings here, and which names of one are believed;
-* `masking`: URLs as strangers may see them; `event_stream`: the events of /stream, made and read;
+* `masking`: URLs as strangers may see them; `event_stream`, `stream_events`:
+  the events of /stream, made and read;
 * `carrier`, `guide`: who brings updates from elsewhere, who knows a better hub; interfaces.
 
 Memory:
@@ -34,7 +35,8 @@ Edges, on asyncio and aiohttp:
   `reader_routes`: answers them;
 * `carried`: leaves to the carrier what it brings;
 * `upstream`: follows what nobody pings here; `upstream_asking`: asks other hubs;
-  `upstream_routes`: where they reach it;
+  `upstream_routes`: where they reach it; `watching`: leaves hubs of a guide that are dead;
+  `catching_up`: has what was missed meanwhile;
 * `context`, `tracing`: what the parts share; `housekeeping`: leases that end, what is forgotten;
   `hub`: puts them together;
 * `pages`: for people: a page to watch topics live, diagnostics;
@@ -57,7 +59,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from push_hub.app import create_app
     from push_hub.carrier import Carrier
-    from push_hub.client import Notification, Subscriber
+    from push_hub.client import Notification, StreamFollower, Subscriber
     from push_hub.guide import Guide
     from push_hub.hub import Hub
     from push_hub.settings import HubSettings, Publisher
@@ -69,6 +71,7 @@ else:
         "HubSettings": "settings",
         "Notification": "client",
         "Publisher": "settings",
+        "StreamFollower": "client",
         "Subscriber": "client",
         "create_app": "app",
     }
@@ -87,6 +90,7 @@ __all__ = [
     "HubSettings",
     "Notification",
     "Publisher",
+    "StreamFollower",
     "Subscriber",
     "create_app",
 ]

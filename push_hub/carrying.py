@@ -118,6 +118,15 @@ class Carrying:
             _log.exception("the carrier failed to say whether it brings a topic")
             return None
 
+    def pinged(self, topic: Topic) -> None:
+        """Tell that a topic it brings was pinged here."""
+        if self._carrier is None:
+            return
+        try:
+            self._carrier.pinged(topic)
+        except Exception:
+            _log.exception("the carrier failed to pass a ping on")
+
     def joined(self, topic: Topic, subscriber: str, until: float | None) -> None:
         """Tell that somebody reads the topic."""
         if self._carrier is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
 
 import aiohttp
@@ -42,6 +43,8 @@ class Asking:
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._rate = RateLimit(_RATE)
         self._tasks = Tasks()
+        self.asked: Callable[[str], object] = lambda hub: None
+        """Called with each hub of a guide that is asked for a topic."""
 
     async def stop(self) -> None:
         """Who was asked and has not confirmed is asked again later."""
@@ -59,6 +62,8 @@ class Asking:
             guided=guided,
         )  # fmt: skip
         await self.put(asked)
+        if guided:
+            self.asked(hub)
         self._tasks.start(self._request(asked))
 
     async def _request(self, asked: Following) -> None:

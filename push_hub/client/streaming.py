@@ -21,10 +21,10 @@ from identifiers import Position
 from push_hub.addresses import AddressPolicy
 from push_hub.client.errors import HubRefused
 from push_hub.client.finding import ANYWHERE, client_session
-from push_hub.client.stream_events import Progress, StreamEvent, StreamUpdate, read_stream_event
 from push_hub.connecting import exact_url, reason_of
 from push_hub.event_stream import MAX_EVENT, BadEvent, EventReader
 from push_hub.retries import RetrySchedule
+from push_hub.stream_events import Progress, StreamEvent, StreamUpdate, read_stream_event
 
 _log = logging.getLogger(__name__)
 

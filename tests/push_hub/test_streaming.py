@@ -12,9 +12,9 @@ from identifiers import Position, PublisherId, identify
 from push_hub import create_app
 from push_hub.app import HUB
 from push_hub.client import HubRefused, StreamFollower, StreamGap, StreamReset, StreamUpdate
-from push_hub.client.stream_events import Progress, read_stream_event
 from push_hub.event_stream import BadEvent, ReadEvent
 from push_hub.retries import RetrySchedule
+from push_hub.stream_events import Progress, read_stream_event
 from tests.ports import free_port
 from tests.push_hub.world import PATIENCE, chosen, run, served, until
 

@@ -80,12 +80,12 @@ def test_a_directory_that_never_answers():
 def test_who_is_back_soon_does_not_begin_anew():
     world = World()
     world.told(world.want("a"))
-    subscription = world.proxy("a").inflow.topics[FEED].subscription
+    subscription = world.proxy("a").inflow.topics[FEED].listener.subscription
     world.leave("a")
     world.run(0.3)
     world.want("a")
     world.run(3)
-    assert world.proxy("a").inflow.topics[FEED].subscription is subscription
+    assert world.proxy("a").inflow.topics[FEED].listener.subscription is subscription
 
 
 def test_a_reader_who_leaves_before_the_hub_has_answered():
