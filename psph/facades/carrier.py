@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from identifiers import Position, Topic
 from psirp_sim.runtime.durations import SECOND

@@ -41,6 +41,8 @@ class Reading:
     """What it was told last: the name of a state."""
     said: int = -1
     """When it was last said to the proxy, if it has a lease."""
+    began: int = 0
+    """When it came, or came back."""
 
 
 class ProxyPeer:
@@ -125,6 +127,7 @@ class ProxyPeer:
         topic = identify(reading.topic)
         if reading.wanted and reading not in self._reading:
             self._reading.add(reading)
+            reading.began = self.trial.world.now
             name = f"reader {self.trial.readings[self.env.node].index(reading)}"
             until = self.env.wall() + 3_600 * SECOND if reading.leased else None
             reading.said = self.trial.world.now if reading.leased else -1
@@ -141,7 +144,8 @@ class ProxyPeer:
             return
         reading.told = state.name.lower()
         if state is State.READY:
-            if self.hub.is_beginning(reading.topic) and reading.topic != self.trial.native:
+            begun = reading.topic in self.hub.updates and not self.hub.is_beginning(reading.topic)
+            if not begun and self.trial.was_there(self.env.node, reading):
                 self.trial.wrong = f"{reading.topic} was ready before its hub had what there was"
             self.trial.told_ready(self.env.node, reading)
 

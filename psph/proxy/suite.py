@@ -72,6 +72,7 @@ class ProxyTrial:
         """What entered at some hub, and was recorded there."""
         self.sent: set[tuple[Item, Position]] = set()
         """What was published in the fabric by whose turn it was."""
+        self.first_sent: dict[Item, int] = {}
         self.turns: dict[tuple[Item, int], str] = {}
         """Who wrote a topic under which fencing epoch."""
         self.latest: dict[tuple[str, bytes], Position] = {}
@@ -232,11 +233,19 @@ class ProxyTrial:
         """Somebody publishes what its hub has numbered, in its turn or (None) not in it."""
         if turn is not None:
             self.sent.add((item, position))
+            self.first_sent.setdefault(item, self.world.now)
             writer = self.turns.setdefault((item, turn), name)
             if writer != name:
                 self.wrong = f"{writer} and {name} write in the same turn {turn}"
         elif (item, position) not in self.sent:
             self.wrong = f"{name} publishes without a writer lease"
+
+    def was_there(self, name: str, reading: Reading) -> bool:
+        """Whether a topic of another zone had a version in the fabric when a reader came."""
+        topic = identify(reading.topic)
+        sent = self.first_sent.get((topic.sid.raw, topic.rid.raw))
+        ours = self.proxies[name].serves(topic.host)
+        return not ours and sent is not None and sent < reading.began
 
     def told_ready(self, name: str, reading: Reading) -> None:
         """From now on nothing may be missed of what anybody publishes of the topic."""

@@ -129,9 +129,9 @@ class HearsTheLastProxyOnly(Planted):
 
     class Asking(Asking):
         def _heard(self, asked, event):
-            if isinstance(event, Update) and event.publisher not in asked.answers:
+            if isinstance(event, Update):
+                asked.answers.clear()
                 for topic in asked.topics:
-                    asked.answers.clear()
                     self._answered(topic, None)
             super()._heard(asked, event)
 
@@ -171,9 +171,15 @@ class AsksForItsOwn(Planted):
 
     class Inflow(Inflow):
         def _decide(self, incoming):
+            decided = super()._decide(incoming)
             if self._settings.serves(incoming.topic.host):
                 self._asking.add(incoming.topic)
-            return super()._decide(incoming)
+            return decided
+
+    class Answering(Answering):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self._publisher = None
 
 
 # Out of the domain
