@@ -55,6 +55,7 @@ class Watching:
         every = self._context.settings.guide_check
         if self._guiding.present and every is not None:
             self._asking.asked = self.add
+            self._asking.unreached = self.missed
             self._tasks.start(self._run(every))
 
     async def stop(self) -> None:
@@ -66,6 +67,10 @@ class Watching:
         self._misses[hub] = self._misses.pop(hub, 0)
         if len(self._misses) > MAX_HUBS:
             del self._misses[next(iter(self._misses))]
+
+    def missed(self, hub: str) -> None:
+        """It could not even be asked: as good as dead, so that its return is noticed."""
+        self._misses[hub] = max(self._misses.get(hub, 0), _MISSES)
 
     async def _run(self, every: float) -> None:
         async for record in self._followed():
