@@ -98,6 +98,10 @@ class ChatClient:
         """Messages that were not acknowledged yet."""
         return len(self._waiting)
 
+    def tell(self, event: ChatEvent) -> None:
+        """Show something among what happens."""
+        self._show(event)
+
     def say(self, text: str, recipient: str | None = None) -> None:
         """Send a message, whenever that is possible; BadMessage when it is none."""
         text = clean(text)
@@ -219,6 +223,7 @@ class ChatClient:
                 continue
             first, (hub, token) = self._waiting[0], self._serving
             self._unseen.add(first.id)
+            wait = 0.0
             try:
                 wait = await self._post(session, hub, token, first)
             except (aiohttp.ClientError, OSError, TimeoutError, _Lost):
