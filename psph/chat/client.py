@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -158,7 +159,7 @@ class ChatClient:
                         self._take(event)
                 reason = "it closed the stream"
             except (aiohttp.ClientError, OSError, TimeoutError, _Lost, BootstrapError) as error:
-                reason = str(error) or type(error).__name__
+                reason = _reason(error)
             except ValueError as error:
                 reason = f"it sent nonsense: {error}"
             self._ended(hub, reason)
@@ -278,6 +279,13 @@ class ChatClient:
         while not condition():
             self._changed.clear()
             await self._changed.wait()
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no connection, in words."""
+    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
+        return os.strerror(error.os_error.errno)
+    return str(error) or type(error).__name__
 
 
 async def _failure(answer: aiohttp.ClientResponse) -> Exception:

@@ -161,20 +161,7 @@ async def _lines(client: ChatClient, stay: float) -> None:
     from psph.chat.events import NotSent
     from psph.chat.message import BadMessage
 
-    incoming: asyncio.Queue[bytes] = asyncio.Queue(100)
-    loop = asyncio.get_running_loop()
-
-    def read() -> None:
-        # In a thread: the loop cannot wait for files, and the end must not wait for a line.
-        with contextlib.suppress(RuntimeError, ValueError, OSError):
-            while True:
-                line = sys.stdin.buffer.readline(_LONGEST_LINE)
-                asyncio.run_coroutine_threadsafe(incoming.put(line), loop).result()
-                if not line:
-                    return
-
-    threading.Thread(target=read, daemon=True).start()
-    while line := await incoming.get():
+    async for line in _input():
         text = line.decode(errors="replace").strip()
         if not text:
             continue
@@ -188,6 +175,36 @@ async def _lines(client: ChatClient, stay: float) -> None:
         async with asyncio.timeout(_ECHO):
             await client.echoed()
     await asyncio.sleep(stay)
+
+
+async def _input() -> AsyncIterator[bytes]:
+    """The lines of the input; one that is too long comes in parts."""
+    incoming: asyncio.Queue[bytes] = asyncio.Queue(4)
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        # In a thread, because the loop cannot wait for files; without the buffer of sys.stdin,
+        # because the end of the program must not wait for a line.
+        with contextlib.suppress(RuntimeError):
+            while True:
+                try:
+                    part = os.read(0, _LONGEST_LINE)
+                except OSError:
+                    part = b""
+                asyncio.run_coroutine_threadsafe(incoming.put(part), loop).result()
+                if not part:
+                    return
+
+    threading.Thread(target=read, daemon=True).start()
+    rest = b""
+    while part := await incoming.get():
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            yield line
+        if len(rest) >= _LONGEST_LINE:
+            yield rest
+            rest = b""
+    yield rest
 
 
 def _show_plain(event: ChatEvent) -> None:
