@@ -18,7 +18,7 @@ from functools import partial
 
 import msgspec
 
-from identifiers import Position, PublisherId, Topic
+from identifiers import Position, PublisherId, Topic, is_conversation
 from psirp_sim.client import Client
 from psirp_sim.publications.delivery import Place, Subscription
 from psirp_sim.publications.events import Event, Gap, Update
@@ -126,6 +126,8 @@ class Listening:
         stored = self._env.storage.get(PREFIX + topic.rid.raw)
         if stored is not None:
             listener.since = msgspec.msgpack.decode(stored, type=int)
+        elif is_conversation(topic.canonical):
+            listener.since = 0  # who comes late to it has not read it
         from_first = []
         if begin is not None and begin[0].raw not in listener.streams:
             publisher, (epoch, version) = begin

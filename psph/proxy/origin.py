@@ -147,7 +147,7 @@ class Origin:
         elif own.held or own.covered is None:
             self._ask(own)
         else:
-            self._left_over(own, update.published)
+            self._left_over(own, update.is_unique)
 
     def members_changed(self) -> None:
         """Another proxy came or went, or has news."""
@@ -280,9 +280,9 @@ class Origin:
         if own.newest > own.covered:
             own.write_down(self._env.storage, own.newest, wrote=False)
 
-    def _left_over(self, own: OwnTopic, published: bool) -> None:
+    def _left_over(self, own: OwnTopic, unique: bool) -> None:
         """The hub has something that we may not publish now."""
-        if published:
+        if unique:
             own.owes = True
         if own.owes:
             self._writing.hurry(own.turn)
@@ -343,7 +343,7 @@ class Origin:
         covered = own.covered
         beyond = [each for each in updates if place_of(each.position) > covered]
         if beyond:
-            self._left_over(own, own.wrote or any(each.published for each in beyond))
+            self._left_over(own, own.wrote or any(each.is_unique for each in beyond))
         return [each for each in updates if place_of(each.position) <= own.kept]
 
     def _opened(self, own: OwnTopic) -> None:
@@ -400,7 +400,7 @@ class Origin:
             return False
         self._counters["published"] += 1
         own.last = update.position
-        own.settled |= update.published
+        own.settled |= update.is_unique
         return True
 
     def _is_next(self, own: OwnTopic, position: Position) -> bool:

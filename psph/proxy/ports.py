@@ -27,6 +27,11 @@ class WebUpdate:
     published: bool = False
     """Sent by its publisher rather than fetched: each one counts."""
 
+    @property
+    def is_unique(self) -> bool:
+        """Whether it can be had nowhere else: it was not fetched."""
+        return self.published or not self.topic.startswith(("http:", "https:"))
+
 
 class Web(Protocol):
     """The hub beside the proxy."""

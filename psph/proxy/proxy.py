@@ -133,7 +133,7 @@ class Proxy:
 
     def pinged(self, topic: Topic) -> None:
         """A website said at our hub that a topic has changed which the fabric brings."""
-        if self.begun and self.settings.serves(topic.host):
+        if self.begun and self.origin.is_elsewhere(topic.canonical):
             self.cluster.ping(topic)
 
     def recall(

@@ -156,7 +156,7 @@ def test_nothing_is_recalled_of_who_is_not_there(world):
 
 def cluster(settings, members):
     """One that knows these members."""
-    simulator, env = environment()
+    _, env = environment()
     client = SimpleNamespace()
     made = Cluster(
         env, settings, client, Counter(), publisher_of("n"), changed=lambda: None,
