@@ -294,6 +294,17 @@ class Hub:
             topic, content_type, body, trace_id=trace_id, superseding=superseding
         )
 
+    async def adopt(self, topic: Topic) -> Recorded | None:
+        """Number the current version of a topic anew, if it was another hub that numbered it: that
+        hub is gone, and who asks this one from now on is to have it. It is news to no callback."""
+        record = await self.store.topic(topic)
+        latest = None if record is None else await self.store.latest(record.id)
+        if latest is None or latest.position.publisher == self.store.identity.publisher:
+            return None
+        if not latest.origin.superseding:
+            return None  # each of them counted, and was counted
+        return await self._intake.publish(topic, latest.content_type, latest.body, superseding=True)
+
     async def accept(
         self,
         topic: Topic,

@@ -71,6 +71,12 @@ class HubSide:
         await _patiently(lambda: self._hub.ping((topic,)))
         done()
 
+    def adopt(self, topic: Topic) -> None:
+        self._start(self._adopt(topic))
+
+    async def _adopt(self, topic: Topic) -> None:
+        await _patiently(lambda: self._hub.adopt(topic))
+
     def backlog(
         self, topic: Topic, after: Position | None, reply: Callable[[Sequence[WebUpdate]], None]
     ) -> None:

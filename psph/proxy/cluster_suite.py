@@ -136,6 +136,10 @@ class ClusterTrial(ProxyTrial):
         if turn is not None and len(holders) > 1:
             self.wrong = f"{holders} hold the writer lease of one topic at the same time"
 
+    def was_there(self, name: str, reading: Reading) -> bool:
+        """What publishers sent in the turn of somebody who died can be had when they are back."""
+        return reading.topic not in self.direct and super().was_there(name, reading)
+
     def told_ready(self, name: str, reading: Reading) -> None:
         """Who has never heard of the others cannot wait for them."""
         peer, zone = self.peer(name), identify(reading.topic).zone

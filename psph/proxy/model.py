@@ -187,6 +187,11 @@ class ModelHub:
     def let_go(self, topic: Topic) -> None:
         self.kept.discard(topic.canonical)
 
+    def adopt(self, topic: Topic) -> None:
+        latest = self.updates.get(topic.canonical, [])[-1:]
+        if latest and latest[0].position.publisher != self.publisher and not latest[0].published:
+            self.publish(topic.canonical, latest[0].body, direct=False)
+
     def backlog(
         self, topic: Topic, after: Position | None, reply: Callable[[Sequence[WebUpdate]], None]
     ) -> None:

@@ -55,6 +55,10 @@ class Web(Protocol):
         """Its website said, at another hub, that there is something new. `done` when that is
         durable."""
 
+    def adopt(self, topic: Topic) -> None:
+        """Number its current version anew if another hub did and it was fetched: whoever comes
+        later is to have it from us."""
+
     def backlog(
         self, topic: Topic, after: Position | None, reply: Callable[[Sequence[WebUpdate]], None]
     ) -> None:
