@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# Processes that run tests: as many as there are processors, up to 4.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, os.cpu_count() or 1))')
+# Processes that run tests: one more than there are processors, because many tests wait; up to 5.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + min(4, os.cpu_count() or 1))')
 # Tests start hundreds of processes, and each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
