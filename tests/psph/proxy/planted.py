@@ -335,7 +335,7 @@ PLANTED: dict[type[Planted], int] = {
     LooksOnlyOnce: 7,
     DoesNotFollow: 2,
     PublishesWhatItHeard: 17,
-    ResumesAnywhere: 5,
+    ResumesAnywhere: 0,
     IsReadyAtOnce: 14,
     IsDoneTooEarly: 1,
     BelievesTheName: 3,
