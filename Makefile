@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# Processes that run tests: as many as there are processors, up to 4.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, os.cpu_count() or 1))')
+# Processes that run tests: one more than there are processors, because many tests wait; up to 5.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + min(4, os.cpu_count() or 1))')
+# Tests start hundreds of processes, and each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help test lint bench clean
@@ -26,6 +28,7 @@ bench: $(READY) ## run every benchmark, as one JSON list
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # Rebuilt only when what is installed changes. The editable install makes an edit
 # of the sources visible at once; entry points and C sources need a new one.

@@ -51,12 +51,37 @@ An update walks through `intake` -> `store.record` -> `hub.recorded` -> `distrib
 Position they have, and learns of ours as a listener.
 """
 
-from push_hub.app import create_app
-from push_hub.carrier import Carrier
-from push_hub.client import Notification, StreamFollower, Subscriber
-from push_hub.guide import Guide
-from push_hub.hub import Hub
-from push_hub.settings import HubSettings, Publisher
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from push_hub.app import create_app
+    from push_hub.carrier import Carrier
+    from push_hub.client import Notification, StreamFollower, Subscriber
+    from push_hub.guide import Guide
+    from push_hub.hub import Hub
+    from push_hub.settings import HubSettings, Publisher
+else:
+    _HOMES = {
+        "Carrier": "carrier",
+        "Guide": "guide",
+        "Hub": "hub",
+        "HubSettings": "settings",
+        "Notification": "client",
+        "Publisher": "settings",
+        "StreamFollower": "client",
+        "Subscriber": "client",
+        "create_app": "app",
+    }
+
+    def __getattr__(name):
+        # Loaded when somebody asks: who reads a configuration, or subscribes, needs no server.
+        if name in _HOMES:
+            return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Carrier",

@@ -63,6 +63,10 @@ class Carrier(Protocol):
         changes, `Hub.carrier_changed` makes the hub ask at once; otherwise it does so in time.
         """
 
+    def pinged(self, topic: Topic) -> None:
+        """Its publisher said here that a topic which the carrier brings has changed: whoever
+        numbers it should know."""
+
     async def recall(
         self, topic: Topic, after: Position, before: Position | None
     ) -> Sequence[Recalled]:

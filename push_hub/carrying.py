@@ -15,7 +15,7 @@ from push_hub.carrier import Carrier, Recalled
 from push_hub.errors import BadRequest, Refused, StoreError
 from push_hub.logs import event
 from push_hub.masking import masked_topic
-from push_hub.naming import Naming
+from push_hub.naming import Naming, is_web
 from push_hub.store.interface import Store
 from push_hub.store.records import Active
 
@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 _STORE_PAUSE = 1.0
 _PAGE = 500
+SENT_HERE = "whoever publishes it sends it here: it is no page of the web"
 _SHARE = 1
 """Of the time it takes to tell a page, so many times as long is left to everybody else."""
 _RECALLS = 8
@@ -113,7 +114,10 @@ class Carrying:
         return ()
 
     def brings(self, topic: Topic) -> str | None:
-        """The carrier's words for how it brings the topic; None when it does not."""
+        """The carrier's words for how it brings the topic; None when it does not, and the hub has
+        to fetch it."""
+        if not is_web(topic):
+            return SENT_HERE
         if self._carrier is None:
             return None
         try:
@@ -121,6 +125,15 @@ class Carrying:
         except Exception:
             _log.exception("the carrier failed to say whether it brings a topic")
             return None
+
+    def pinged(self, topic: Topic) -> None:
+        """Tell that a topic it brings was pinged here."""
+        if self._carrier is None:
+            return
+        try:
+            self._carrier.pinged(topic)
+        except Exception:
+            _log.exception("the carrier failed to pass a ping on")
 
     def joined(self, topic: Topic, subscriber: str, until: float | None) -> None:
         """Tell that somebody reads the topic."""

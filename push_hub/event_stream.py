@@ -31,6 +31,18 @@ class Event:
 
     data: bytes
     update: Update | None = None
+    notice: Notice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A `gap` or `reset`: the client knew `after`, and goes on with `resumes`."""
+
+    kind: str
+    topic: str
+    """As the client spelled it."""
+    after: Position
+    resumes: Position
 
 
 def update_event(update: Update, spelling: str, whole: bool = False) -> Event:
@@ -56,9 +68,10 @@ def update_event(update: Update, spelling: str, whole: bool = False) -> Event:
 
 
 def notice_event(kind: str, spelling: str, after: Position, resumes: Position) -> Event:
-    """A `gap` or `reset`: the client knew `after`, and goes on with `resumes`."""
+    """A notice as it goes over the wire."""
     data = {"topic": spelling, "after": str(after), "resumes": str(resumes)}
-    return Event(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode())
+    notice = Notice(kind, spelling, after, resumes)
+    return Event(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode(), notice=notice)
 
 
 def caught_up_event() -> Event:

@@ -33,6 +33,8 @@ class Start:
     topic_id: int
     topic: Topic
     after: tuple[Position, ...] = ()
+    last: int = 1
+    """How many of the last versions to begin with, where there is no Position."""
 
     @property
     def spelling(self) -> str:
@@ -113,7 +115,7 @@ class Resumption:
                 self._unsettled[topic_id] = start.after
             return
         if not start.after:
-            resume[topic_id] = latest.seq - 1
+            resume[topic_id] = await self._before_last(latest, start.last)
             return
         highest = {each.publisher: each for each in await store.positions(topic_id)}
         places = []
@@ -138,6 +140,15 @@ class Resumption:
                 # It numbers in a higher epoch: said now, and not again.
                 del self._last[topic_id, each.publisher]
         yield notice_event("reset", start.spelling, start.after[-1], latest.position)
+
+    async def _before_last(self, latest: Update, count: int) -> int:
+        """The number before those of a topic's last so many updates."""
+        if count == 1:
+            return latest.seq - 1
+        store = self._context.store
+        last = await store.versions(latest.topic_id, count) if count else []
+        first = await store.find(latest.topic_id, last[-1].position) if last else None
+        return latest.seq if first is None else first - 1
 
     async def _place(self, topic_id: int, after: Position, highest: Position | None) -> int | None:
         """The update to go on after; None when the reader's numbering does not go on here."""

@@ -52,11 +52,12 @@ class Streams:
         after: Sequence[Sequence[Position]],
         name: str,
         *,
+        last: int = 1,
         whole: bool = False,
         shared: bool = False,
     ) -> Stream:
         """A stream of the topics, each from after the Positions given for it (one of each
-        publisher), or from its current version on.
+        publisher), or with its `last` so many versions.
 
         `whole`: feeds are sent as they are and not as entries. `shared`: the one Position was
         given for all topics together.
@@ -78,7 +79,7 @@ class Streams:
             self._count -= 1
             raise
         starts = [
-            Start(record.id, topic, tuple(positions))
+            Start(record.id, topic, tuple(positions), last)
             for record, topic, positions in zip(records, topics, after, strict=True)
         ]
         resumption = Resumption(self._context, self._recalling, starts, whole=whole, shared=shared)

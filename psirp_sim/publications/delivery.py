@@ -70,6 +70,7 @@ class Subscription:
         listener: Callable[[Event], None],
         *,
         after: Iterable[tuple[bytes, Position]],
+        from_first: Iterable[tuple[bytes, PublisherId, int]],
         durable: str | None,
         by_hand: bool,
         name: str,
@@ -89,6 +90,8 @@ class Subscription:
             (item, position.publisher.raw): (position.epoch, position.version)
             for item, position in after
         }
+        for item, publisher, epoch in from_first:
+            self._after[item, publisher.raw] = (epoch, 0)
         self._stored = None if durable is None else PREFIX + durable.encode() + b"\0" + sid
         if self._stored is not None:
             self._after |= self._load(self._stored)

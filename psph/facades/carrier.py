@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from identifiers import Position, Topic
 from psirp_sim.runtime.durations import SECOND
@@ -20,9 +20,6 @@ nor left yet; long enough for their callback to confirm."""
 
 _RECALL_PATIENCE = 8.0
 """Seconds for versions to come once more over the fabric; less than the hub waits for."""
-
-Recall = Callable[[Topic, Position, Position | None, Callable[[Sequence[WebUpdate]], None]], None]
-"""`Proxy.recall`: the versions after one Position and before another, to a callback."""
 
 
 class ProxyCarrier:
@@ -68,12 +65,12 @@ class ProxyCarrier:
     def brings(self, topic: Topic) -> str | None:
         return self._proxy.brings(topic)
 
+    def pinged(self, topic: Topic) -> None:
+        self._proxy.pinged(topic)
+
     async def recall(
         self, topic: Topic, after: Position, before: Position | None
     ) -> Sequence[Recalled]:
-        ask: Recall | None = getattr(self._proxy, "recall", None)
-        if ask is None:
-            return ()
         answered: asyncio.Future[Sequence[WebUpdate]]
         answered = asyncio.get_running_loop().create_future()
 
@@ -81,7 +78,7 @@ class ProxyCarrier:
             if not answered.done():
                 answered.set_result(updates)
 
-        ask(topic, after, before, reply)
+        self._proxy.recall(topic, after, before, reply)
         try:
             async with asyncio.timeout(_RECALL_PATIENCE):
                 found = await answered

@@ -20,7 +20,6 @@ from bootstrap import Resolver
 from bootstrap.http_resolver import ZoneResolver
 from identifiers import Position, identify
 from psph.guide import DomainHubs
-from psph.proxy.proxy import Proxy
 from push_hub.client import StreamFollower, StreamUpdate
 from tests.e2e.domains import PSPH, Domains, Psph
 from tests.e2e.node_process import PATIENCE
@@ -32,9 +31,6 @@ A, B = "site-a.test", "site-b.test"
 FIRST, SECOND = f"one.{A}", f"two.{A}"
 TOPIC = f"http://news.{B}/direct"
 
-needs_recall = pytest.mark.skipif(
-    not hasattr(Proxy, "recall"), reason="versions from before cannot be had over the fabric yet"
-)
 
 
 class Reader:
@@ -196,7 +192,7 @@ async def fail_over(world, warm, words):
 
 
 @pytest.mark.timeout(420)
-@pytest.mark.parametrize("warm", [True, pytest.param(False, marks=needs_recall)])
+@pytest.mark.parametrize("warm", [True, False])
 def test_a_thousand_readers_go_on_at_the_other_psph(tmp_path, warm):
     """`warm`: somebody reads the topic at the other one already, which so has what was before."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -219,7 +215,6 @@ def test_a_thousand_readers_go_on_at_the_other_psph(tmp_path, warm):
 
 
 @pytest.mark.timeout(300)
-@needs_recall
 def test_psph_subscribe_goes_on_at_the_other_psph(tmp_path):
     async def follow(world):
         reader = await asyncio.create_subprocess_exec(

@@ -47,6 +47,9 @@ class NotedCarrier:
     def brings(self, topic):
         return self.carried.get(topic.canonical)
 
+    def pinged(self, topic):
+        self.history.append(("pinged", topic.canonical))
+
     async def recall(self, topic, after, before):
         """Of `elsewhere`, what lies in between; at most 64, as a page."""
         self.questions.append((topic.canonical, after, before))
