@@ -13,7 +13,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import aiohttp
 
@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 _LINGER = 2.0
 """Seconds that a stream is read on after it has caught up: the hub that confirmed our subscription
 may note it only now."""
+_AGAIN = 30.0
+"""Seconds after which it is asked once more, should it have taken longer than that."""
 _PATIENCE = 8.0
 """Seconds for what is missing before a push: its hub waits for our answer."""
 _LONGEST = 120.0
@@ -126,10 +128,8 @@ class CatchingUp:
             raise NotYet("what comes before it has to be had first")
 
     async def _missing(self, record: Following) -> Missing | None:
-        own = self._context.store.identity.publisher
-        known = await self._context.store.positions(record.topic_id)
-        after = tuple(each for each in known if each.publisher != own)
-        return Missing(record.topic_id, record.self_url or "", after) if after else None
+        found = await self._current(Missing(record.topic_id, record.self_url or "", ()))
+        return found if found.after else None
 
     async def _drain(self, hub: str, waiting: deque[Missing]) -> None:
         """Several topics in one stream, several streams at a time, until none waits."""
@@ -138,17 +138,31 @@ class CatchingUp:
             await asyncio.sleep(0.05)
             while waiting:
                 await self._slots.acquire()
-                self._tasks.start(self._catch_up(hub, _batch(waiting)))
+                self._tasks.start(self._catch_up(hub, _batch(waiting), again=True))
         finally:
             del self._waiting[hub]
 
-    async def _catch_up(self, hub: str, topics: Sequence[Missing]) -> None:
+    async def _look_again(self, hub: str, topics: Sequence[Missing]) -> None:
+        await asyncio.sleep(_AGAIN)
+        found = [await self._current(each) for each in topics]
+        await self._slots.acquire()
+        self._tasks.start(self._catch_up(hub, found, again=False))
+
+    async def _current(self, missing: Missing) -> Missing:
+        own = self._context.store.identity.publisher
+        known = await self._context.store.positions(missing.topic_id)
+        after = tuple(each for each in known if each.publisher != own)
+        return replace(missing, after=after or missing.after)
+
+    async def _catch_up(self, hub: str, topics: Sequence[Missing], *, again: bool) -> None:
         try:
             for pause in (*_PAUSES, None):
                 try:
                     async with asyncio.timeout(_LONGEST):
                         count = await self._read(hub, topics, None)
                     event(_log, "caught up", hub=hub, topics=len(topics), updates=count)
+                    if again:
+                        self._tasks.start(self._look_again(hub, topics))
                     return
                 except (aiohttp.ClientError, OSError, ValueError, HubError) as error:
                     _log.warning(

@@ -173,6 +173,27 @@ def test_what_is_missing_before_a_push_is_had_first(tmp_path):
     run(main())
 
 
+def test_a_hub_that_is_slow_to_note_our_subscription_is_asked_once_more(tmp_path, monkeypatch):
+    monkeypatch.setattr("push_hub.catching_up._LINGER", 0.0)
+    monkeypatch.setattr("push_hub.catching_up._AGAIN", 0.5)
+
+    async def main():
+        async with psph(tmp_path / "a") as (url, _), psph(tmp_path / "b") as (other, there):
+            changes = {**QUIET, "guide_check": None}
+            async with follower(tmp_path, guide=Choosing(url), **changes) as (w, way):
+                await w.subscribe(TOPIC)
+                followed = await way(Way.HUB, "/feed")
+                assert await push(w, followed, b"1", **{"X-Hub-Position": str(at(1))}) == 202
+                await accept(there, at(1), at(2))
+                # Nothing is pushed from there: as if it had noted nothing yet.
+                await w.hub.upstream._catching_up.begin(replace(followed, hub=other))
+                await until(lambda: received(w) == texts(at(1), at(2)), "what was missed")
+                await accept(there, at(3))
+                await until(lambda: received(w) == texts(at(1), at(2), at(3)), "the last")
+
+    run(main())
+
+
 def test_a_push_is_put_off_while_what_is_missing_cannot_be_had(tmp_path):
     async def main():
         async with AsyncExitStack() as stack:
