@@ -28,6 +28,8 @@ _SHARE = 1
 """Of the time it takes to tell a page, so many times as long is left to everybody else."""
 _RECALLS = 8
 """Ranges of versions that the carrier is asked for at the same time."""
+_STRANGE_RECALLS = 2
+"""Likewise, of publishers that this hub knows nothing of: anybody can make one up."""
 
 
 class Carrying:
@@ -38,6 +40,7 @@ class Carrying:
         self._patience = patience
         self._recall_patience = recall_patience
         self._recalls = asyncio.Semaphore(_RECALLS)
+        self._strange_recalls = asyncio.Semaphore(_STRANGE_RECALLS)
         self._carrier: Carrier | None = None
         self._admissions: dict[str, asyncio.Task[str | None]] = {}
         self._changed: set[tuple[str, str]] | None = None
@@ -97,8 +100,9 @@ class Carrying:
         """What the carrier can bring once more; nothing when it cannot say in time."""
         if self._carrier is None:
             return ()
+        slots = self._strange_recalls if before is None else self._recalls
         try:
-            async with asyncio.timeout(self._recall_patience), self._recalls:
+            async with asyncio.timeout(self._recall_patience), slots:
                 return await self._carrier.recall(topic, after, before)
         except TimeoutError:
             event(

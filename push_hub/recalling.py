@@ -74,8 +74,9 @@ class Recalling:
         return await asyncio.shield(asked)
 
     def _answered(self, key: _Key, task: asyncio.Task[Recall]) -> None:
-        size = 0 if task.cancelled() or task.exception() is not None else task.result().size
-        if size + self._kept > 4 * self._context.settings.recall_bytes:
+        failed = task.cancelled() or task.exception() is not None
+        size = 0 if failed else task.result().size
+        if failed or size + self._kept > 4 * self._context.settings.recall_bytes:
             self._asked.pop(key, None)
             return
         self._kept += size

@@ -11,6 +11,7 @@ Nothing is sent twice that the reader said it has, and nothing of one publisher 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from push_hub.recalling import Recalling
 from push_hub.store.records import Update
 
 _PAGE = 8
+_UNKNOWN = 2
+"""Publishers unknown to this hub whose versions are asked for elsewhere, for one reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +123,23 @@ class Resumption:
             place = await self._place(topic_id, each, highest.get(each.publisher))
             if place is not None:
                 places.append(place)
-        heard = False
-        for each in start.after:
-            if each.publisher not in highest:
-                async for event in self._recalled(start, each, None):
-                    heard = True
-                    yield event
-        if places or heard:
-            resume[topic_id] = min(places, default=0)
+        if places:
+            # Should more come of publishers that are not known here, their gaps show then.
+            resume[topic_id] = min(places)
             return
-        resume[topic_id] = latest.seq - 1
+        unknown = [each for each in start.after if each.publisher not in highest]
+        heard = False
+        async for event in self._unheard_of(start, unknown):
+            heard = True
+            yield event
+        resume[topic_id] = 0 if heard else latest.seq - 1
+        if heard:
+            return
         for each in start.after:
             if each.publisher in highest:
                 # It numbers in a higher epoch: said now, and not again.
                 del self._last[topic_id, each.publisher]
-        yield notice_event("reset", start.spelling, start.after[0], latest.position)
+        yield notice_event("reset", start.spelling, start.after[-1], latest.position)
 
     async def _before_last(self, latest: Update, count: int) -> int:
         """The number before those of a topic's last so many updates."""
@@ -189,12 +194,23 @@ class Resumption:
     ) -> AsyncIterator[Event]:
         """The first that comes here of a topic is of nobody whom the reader has followed."""
         heard = False
-        for each in after:
-            async for event in self._recalled(start, each, None):
-                heard = True
-                yield event
+        async for event in self._unheard_of(start, after):
+            heard = True
+            yield event
         if not heard:
-            yield notice_event("reset", start.spelling, after[0], position)
+            yield notice_event("reset", start.spelling, after[-1], position)
+
+    async def _unheard_of(self, start: Start, after: Sequence[Position]) -> AsyncIterator[Event]:
+        """What came after Positions of publishers that are not known here: of those heard of last,
+        which a reader names last, because those of long ago would keep it waiting for nothing."""
+        asked = after[-_UNKNOWN:]
+        # All at once: the answers serve the questions below.
+        await asyncio.gather(
+            *(self._recalling.ask(start.topic_id, start.topic, each, None) for each in asked)
+        )
+        for each in asked:
+            async for event in self._recalled(start, each, None):
+                yield event
 
     async def _recalled(
         self, start: Start, after: Position, before: Position | None

@@ -1,7 +1,7 @@
 """A domain with two PSPHs, and a thousand readers at one of them, which dies while they read.
 
 All find the other one by DNS and go on from their Positions: nobody misses a version, or gets one
-twice, or out of order.
+twice, or out of order. The same holds for who reads at a hub of its own in that domain.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from psph.guide import DomainHubs
 from push_hub.client import StreamFollower, StreamUpdate
 from tests.e2e.domains import PSPH, Domains, Psph
 from tests.e2e.node_process import PATIENCE
+from tests.e2e.proxies.test_proxy_guided import hub_alone
 
 READERS = 1_000
 VERSIONS = 40
@@ -81,6 +82,36 @@ async def readers(world, count, words):
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@asynccontextmanager
+async def reader_of_its_own_hub(session, world, directory):
+    """Somebody at a `psph hub` of the domain, once that follows the topic at a PSPH."""
+    directory.mkdir()
+
+    async def only():
+        return [hub]
+
+    async def followed():
+        params = {"url": TOPIC, "format": "json"}
+        async with session.get(f"{hub}/topics", params=params) as answer:
+            words = (await answer.json())["watched"] if answer.status == 200 else []
+        return any("the hub of our domain pushes" in each for each in words)
+
+    async with (
+        hub_alone(world, directory, "--guide-check", "0.5") as hub,
+        StreamFollower([TOPIC], only) as follower,
+    ):
+        reader = Reader(follower)
+        task = asyncio.create_task(reader.read())
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not await followed():
+                    await asyncio.sleep(0.1)
+            yield reader
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
 async def publish(session, world, number):
     token = world.token(B)
     async with session.post(
@@ -100,11 +131,12 @@ async def until(condition, say):
         await asyncio.sleep(0.1)
 
 
-async def watch(session, hub):
+async def watch(session, hub, seen):
     """Somebody else who reads at a PSPH, for as long as it is there."""
     async with session.get(f"{hub}/stream", params={"topic": TOPIC}) as stream:
-        async for _ in stream.content:
-            pass
+        async for line in stream.content:
+            if line.startswith(b"id: "):
+                seen.add(hub)
 
 
 def behind(found, last):
@@ -117,13 +149,12 @@ async def fail_over(world, warm, words):
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=20)
     async with (
         aiohttp.ClientSession(timeout=timeout) as session,
+        reader_of_its_own_hub(session, world, world.directory / "alone") as alone,
         readers(world, READERS, words) as found,
     ):
-        others = []
-        if warm:
-            others = [
-                asyncio.create_task(watch(session, world.hub(each))) for each in (FIRST, SECOND)
-            ]
+        watched = {world.hub(each) for each in (FIRST, SECOND)} if warm else set()
+        seen = set()
+        others = [asyncio.create_task(watch(session, hub, seen)) for hub in watched]
         try:
             await until(
                 lambda: all(each.follower.hub for each in found), lambda: f"not all: {words[:5]}"
@@ -134,9 +165,10 @@ async def fail_over(world, warm, words):
             killed = FIRST if str(world.hub_ports[FIRST]) in at else SECOND
             accepted = [await publish(session, world, 1)]
             await until(
-                lambda: all(each.seen == accepted for each in found),
-                lambda: behind(found, accepted[0]),
+                lambda: all(each.seen == accepted for each in (*found, alone)),
+                lambda: behind([*found, alone], accepted[0]),
             )
+            await until(lambda: seen == watched, lambda: f"only {seen} has the first version")
             moved = None
             for number in range(2, VERSIONS + 1):
                 accepted.append(await publish(session, world, number))
@@ -145,9 +177,9 @@ async def fail_over(world, warm, words):
                     await asyncio.to_thread(world.proxies[killed].kill)
                     moved = time.monotonic()
             await until(
-                lambda: all(each.seen and each.seen[-1] == accepted[-1] for each in found),
+                lambda: all(each.seen[-1] == accepted[-1] for each in (*found, alone)),
                 lambda: (
-                    f"{behind(found, accepted[-1])}; {words[-5:]};"
+                    f"{behind([*found, alone], accepted[-1])}; {words[-5:]};"
                     f" {world.proxies[SECOND if killed == FIRST else FIRST].ask('/proxy/status')}"
                 ),
             )
@@ -156,7 +188,7 @@ async def fail_over(world, warm, words):
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
-        return found, accepted, at, there, took
+        return found, alone, accepted, at, there, took
 
 
 @pytest.mark.timeout(420)
@@ -169,13 +201,15 @@ def test_a_thousand_readers_go_on_at_the_other_psph(tmp_path, warm):
     try:
         with Domains(tmp_path, [Psph(A, FIRST), Psph(A, SECOND), B]) as world:
             world.start()
-            found, accepted, at, there, took = asyncio.run(fail_over(world, warm, words))
+            found, alone, accepted, at, there, took = asyncio.run(fail_over(world, warm, words))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     for each in found:
         assert each.seen == accepted
         assert not each.notices
         assert each.follower.hub != at
+    assert alone.seen == accepted
+    assert not alone.notices
     assert sum("going on at" in each for each in words) >= there
     print(f"{READERS} readers, {VERSIONS} versions; all had the last {took:.1f} s after the kill")
 

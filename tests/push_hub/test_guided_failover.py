@@ -14,7 +14,7 @@ from push_hub.following import Way
 from tests.ports import free_port
 from tests.push_hub.test_guide import QUIET, TOPIC, NotedGuide, push
 from tests.push_hub.test_upstream import follower
-from tests.push_hub.world import chosen, run, served, until
+from tests.push_hub.world import chosen, run, served, until, until_async
 
 X, Y = PublisherId(b"x" * 16), PublisherId(b"y" * 16)
 
@@ -57,6 +57,15 @@ class Choosing(NotedGuide):
             self.order.append(self.order.pop(0))
 
 
+async def confirmed(hub, count=1):
+    """So many subscriptions stand at a hub: what is recorded there now is pushed."""
+
+    async def stand():
+        return (await hub.store.statistics()).subscriptions.get("active", 0) >= count
+
+    await until_async(stand, "the subscription")
+
+
 def received(w, path="/cb"):
     return [each.headers["X-Hub-Position"] for each in w.reader.at(path)]
 
@@ -76,6 +85,7 @@ def test_a_dead_hub_is_left_and_nothing_is_missed(tmp_path, topics):
                 for n, name in enumerate(names):
                     await w.subscribe(name, f"/cb{n}")
                     assert (await way(Way.HUB, f"/{n}")).hub == first
+                    await confirmed(here, n + 1)
                     await accept(here, at(1), at(2), topic=name)
                     await accept(there, at(2), topic=name)
                 paths = [f"/cb{n}" for n in range(topics)]
@@ -86,6 +96,7 @@ def test_a_dead_hub_is_left_and_nothing_is_missed(tmp_path, topics):
                     await accept(there, at(3), at(1, Y), topic=name)
                 for path in paths:
                     await until(lambda path=path: len(received(w, path)) == 4, "the others")
+                await confirmed(there, topics)
                 for n, name in enumerate(names):
                     assert (await way(Way.HUB, f"/{n}")).hub == second
                     await accept(there, at(4), topic=name)
@@ -103,11 +114,12 @@ def test_a_hub_without_another_keeps_its_subscription_until_it_is_back(tmp_path)
     async def main():
         port = free_port()
         async with AsyncExitStack() as stack:
-            only, _ = await stack.enter_async_context(psph(tmp_path / "a", port))
+            only, there = await stack.enter_async_context(psph(tmp_path / "a", port))
             guide = Choosing(only)
             async with follower(tmp_path, guide=guide, guide_check=0.2, **QUIET) as (w, way):
                 await w.subscribe(TOPIC)
                 before = await way(Way.HUB, "/feed")
+                await confirmed(there)
                 await stack.aclose()
                 await until(lambda: guide.failures, "its death")
                 async with psph(tmp_path / "a", port) as (_, hub):
@@ -137,6 +149,7 @@ def test_when_all_were_dead_the_first_that_is_back_is_asked(tmp_path):
                 async with psph(tmp_path / str(ports[1]), ports[1]) as (url, hub):
                     guide.order = [url]
                     assert (await way(Way.HUB, "/feed")).hub == url
+                    await confirmed(hub)
                     await accept(hub, at(1))
                     await until(lambda: received(w) == texts(at(1)), "the version")
 

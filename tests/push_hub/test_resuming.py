@@ -212,6 +212,25 @@ def test_a_publisher_that_this_hub_never_heard_of_is_asked_for(tmp_path):
     run(main())
 
 
+def test_publishers_of_long_ago_keep_nobody_waiting(tmp_path):
+    async def main():
+        carrier = NotedCarrier()
+        carrier.recall_gate = asyncio.Event()
+        gone = [at(9, PublisherId(bytes([n]) * 16)) for n in range(20)]
+        async with world(tmp_path, carrier=carrier, recall_patience=0.3) as w:
+            await accept(w, at(1), at(2))
+            # One that is known here is enough to go on.
+            async with browser(w, after=[",".join(texts(*gone, at(1)))]) as b:
+                assert await events(b, 1) == texts(at(2))
+            assert not carrier.questions
+            # Where none is, those heard of last are asked for.
+            async with browser(w, after=[",".join(texts(*gone))]) as b:
+                assert await events(b, 2) == [gap(gone[-1], at(2), "reset"), str(at(2))]
+            assert carrier.questions == [(TOPIC, each, None) for each in gone[-2:]]
+
+    run(main())
+
+
 def test_what_another_publisher_sent_after_ours_is_sent(tmp_path):
     async def main():
         carrier = NotedCarrier()
