@@ -35,7 +35,7 @@ _STRANGE_RECALLS = 2
 class Carrying:
     """One carrier, or none."""
 
-    def __init__(self, naming: Naming, patience: float, recall_patience: float = 10.0) -> None:
+    def __init__(self, naming: Naming, patience: float, recall_patience: float = 20.0) -> None:
         self._naming = naming
         self._patience = patience
         self._recall_patience = recall_patience

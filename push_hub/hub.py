@@ -17,7 +17,7 @@ from typing import Self
 import aiohttp
 from aiohttp.abc import AbstractResolver
 
-from identifiers import Position, Topic
+from identifiers import Position, PublisherId, Topic
 from push_hub.addresses import AddressPolicy
 from push_hub.callbacks import host_of
 from push_hub.carried import Carried
@@ -294,15 +294,15 @@ class Hub:
             topic, content_type, body, trace_id=trace_id, superseding=superseding
         )
 
-    async def adopt(self, topic: Topic) -> Recorded | None:
-        """Number the current version of a topic anew, if it was another hub that numbered it: that
+    async def adopt(self, topic: Topic, numbered: Callable[[PublisherId], bool]) -> Recorded | None:
+        """Number the current version of a topic anew, if one of certain hubs `numbered` it: that
         hub is gone, and who asks this one from now on is to have it. It is news to no callback."""
         record = await self.store.topic(topic)
         latest = None if record is None else await self.store.latest(record.id)
-        if latest is None or latest.position.publisher == self.store.identity.publisher:
+        if latest is None or not numbered(latest.position.publisher):
             return None
-        if not latest.origin.superseding:
-            return None  # each of them counted, and was counted
+        if not latest.origin.superseding or not is_web(topic):
+            return None  # each of them counted, and was counted; or is said again by itself
         return await self._intake.publish(topic, latest.content_type, latest.body, superseding=True)
 
     async def accept(

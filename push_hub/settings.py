@@ -114,7 +114,7 @@ class HubSettings:
 
     admit_patience: float = 15.0
     """For a carrier to be ready for a topic before a callback is asked."""
-    recall_patience: float = 10.0
+    recall_patience: float = 20.0
     """For a carrier to bring versions once more that a stream has missed."""
     recall_bytes: int = 4 << 20
     """Of such versions that are held for streams at a time; one is, whatever its size."""

@@ -18,7 +18,7 @@ _ADMITTED = 60
 """Seconds for which a topic is wanted because somebody was admitted to it who has neither joined
 nor left yet; long enough for their callback to confirm."""
 
-_RECALL_PATIENCE = 8.0
+_RECALL_PATIENCE = 18.0
 """Seconds for versions to come once more over the fabric; less than the hub waits for."""
 
 

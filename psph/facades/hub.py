@@ -71,11 +71,11 @@ class HubSide:
         await _patiently(lambda: self._hub.ping((topic,)))
         done()
 
-    def adopt(self, topic: Topic) -> None:
-        self._start(self._adopt(topic))
+    def adopt(self, topic: Topic, numbered: Callable[[PublisherId], bool]) -> None:
+        self._start(self._adopt(topic, numbered))
 
-    async def _adopt(self, topic: Topic) -> None:
-        await _patiently(lambda: self._hub.adopt(topic))
+    async def _adopt(self, topic: Topic, numbered: Callable[[PublisherId], bool]) -> None:
+        await _patiently(lambda: self._hub.adopt(topic, numbered))
 
     def backlog(
         self, topic: Topic, after: Position | None, reply: Callable[[Sequence[WebUpdate]], None]

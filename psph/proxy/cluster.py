@@ -41,6 +41,15 @@ NOTED = 3_600 * SECOND
 """How often it is written down that somebody is there."""
 
 
+class Remembered(msgspec.Struct, frozen=True, array_like=True):
+    """One that was there, whether it is now or not; durable."""
+
+    publisher: str
+    hosts: list[str]
+    heard: int
+    """When, by the wall clock."""
+
+
 @dataclass(slots=True, eq=False)
 class Member:
     """Another proxy of a zone of ours."""
@@ -97,8 +106,7 @@ class Cluster:
         self._pinged = pinged
         self.members: dict[str, Member] = {}
         """The others, by the name of their node."""
-        self._remembered: dict[str, tuple[list[str], int]] = {}
-        """Their hosts, and when they were last heard of, by the wall clock; durable."""
+        self._remembered: dict[str, Remembered] = {}
         self.news: dict[str, Topic] = {}
         """Topics whose writer lease we ask for."""
         self._zones: dict[str, OwnZone] = {}
@@ -106,8 +114,8 @@ class Cluster:
     def start(self) -> None:
         """Say that we are there, and hear who else is."""
         for key, value in self._env.storage.scan(PREFIX):
-            hosts, heard = msgspec.msgpack.decode(value, type=tuple[list[str], int])
-            self._remembered[key[len(PREFIX) :].decode()] = hosts, heard
+            known = msgspec.msgpack.decode(value, type=Remembered)
+            self._remembered[key[len(PREFIX) :].decode()] = known
         for name in sorted({zone_of_host(host) for host in self._settings.hosts}):
             sid = scope_id(name)
             zone = self._zones[name] = OwnZone(name, sid, members_item_id(sid), {})
@@ -131,8 +139,13 @@ class Cluster:
         """Whether somebody else serves a host, or did lately."""
         since = self._env.wall() - REMEMBERED
         return any(
-            heard > since and _covers(hosts, host) for hosts, heard in self._remembered.values()
+            each.heard > since and _covers(each.hosts, host) for each in self._remembered.values()
         )
+
+    def numbers(self, publisher: PublisherId) -> bool:
+        """Whether updates that somebody numbered come from the hub of one of them."""
+        text = publisher.raw.hex()
+        return any(each.publisher == text for each in self._remembered.values())
 
     @property
     def remembered(self) -> set[str]:
@@ -257,15 +270,17 @@ class Cluster:
         return said.pings
 
     def _remember(self, said: Membership) -> None:
-        now, (hosts, heard) = self._env.wall(), self._remembered.get(said.node, ([], 0))
-        if hosts == said.hosts and now < heard + NOTED:
-            return
-        self._remembered[said.node] = said.hosts, now
+        now, known = self._env.wall(), self._remembered.get(said.node)
+        new = Remembered(said.publisher, said.hosts, now)
+        if known is not None and now < known.heard + NOTED:
+            if (known.publisher, known.hosts) == (new.publisher, new.hosts):
+                return
+        self._remembered[said.node] = new
         changes: dict[bytes, bytes | None] = {
-            PREFIX + said.node.encode(): msgspec.msgpack.encode((said.hosts, now))
+            PREFIX + said.node.encode(): msgspec.msgpack.encode(new)
         }
-        for node, (_, last) in list(self._remembered.items()):
-            if last < now - REMEMBERED:
+        for node, each in list(self._remembered.items()):
+            if each.heard < now - REMEMBERED:
                 del self._remembered[node]
                 changes[PREFIX + node.encode()] = None
         self._env.storage.write(changes)

@@ -187,9 +187,9 @@ class ModelHub:
     def let_go(self, topic: Topic) -> None:
         self.kept.discard(topic.canonical)
 
-    def adopt(self, topic: Topic) -> None:
+    def adopt(self, topic: Topic, numbered: Callable[[PublisherId], bool]) -> None:
         latest = self.updates.get(topic.canonical, [])[-1:]
-        if latest and latest[0].position.publisher != self.publisher and not latest[0].published:
+        if latest and not latest[0].published and numbered(latest[0].position.publisher):
             self.publish(topic.canonical, latest[0].body, direct=False)
 
     def backlog(

@@ -223,7 +223,7 @@ class Origin:
             own.settled = False
             if own.covered is not None:
                 own.begin_turn(self._env.storage, own.covered)
-            self._web.adopt(own.topic)
+            self._web.adopt(own.topic, self._cluster.numbers)
         else:
             self._lost(own)
             if own.turn.elsewhere and not own.told:

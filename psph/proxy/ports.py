@@ -55,9 +55,9 @@ class Web(Protocol):
         """Its website said, at another hub, that there is something new. `done` when that is
         durable."""
 
-    def adopt(self, topic: Topic) -> None:
-        """Number its current version anew if another hub did and it was fetched: whoever comes
-        later is to have it from us."""
+    def adopt(self, topic: Topic, numbered: Callable[[PublisherId], bool]) -> None:
+        """Number its current version anew if it was fetched, and `numbered` by one of those:
+        whoever comes later is to have it from us."""
 
     def backlog(
         self, topic: Topic, after: Position | None, reply: Callable[[Sequence[WebUpdate]], None]

@@ -19,7 +19,7 @@ from psph.proxy.mapping import Mapping
 from psph.proxy.ports import WebUpdate
 from psph.proxy.settings import ProxySettings
 
-PATIENCE = 5 * SECOND
+PATIENCE = 15 * SECOND
 MOST_VERSIONS = 4_096
 MOST_BYTES = 32 << 20
 MOST_AT_ONCE = 64

@@ -64,7 +64,7 @@ async def talk(world, seen, notices):
     async def read(follower):
         async for event in follower:
             if isinstance(event, StreamUpdate):
-                seen.append((event.position, event.body.decode()))
+                seen.append((event.position, event.content.decode()))
             else:
                 notices.append(event)
 

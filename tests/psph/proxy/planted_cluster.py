@@ -94,25 +94,16 @@ class ForgetsThatItFollowed(Planted):
             self._env.storage.write({listening.PREFIX + listener.topic.rid.raw: None})
 
 
-class ForgetsTheOthers(Planted):
-    """Who was not heard of since a restart is not waited for."""
-
-    class Cluster(Cluster):
-        def has_others(self, host):
-            return bool(self.others(host))
-
-
 PLANTED: dict[type[Planted], int] = {
     PublishesWithoutTheLease: 0,
-    NeverHandsOver: 0,
-    KeepsItsNewsToItself: 0,
-    KeepsPingsToItself: 0,
-    ForgetsItsTurns: 0,
-    WithdrawsAtTheEnd: 0,
+    NeverHandsOver: 4,
+    KeepsItsNewsToItself: 1,
+    KeepsPingsToItself: 2,
+    ForgetsItsTurns: 11,
+    WithdrawsAtTheEnd: 4,
     PublishesOutOfTurn: 0,
     DoesNotLookAfterAll: 0,
-    TakesUpTheLatest: 0,
-    ForgetsThatItFollowed: 0,
-    ForgetsTheOthers: 0,
+    TakesUpTheLatest: 6,
+    ForgetsThatItFollowed: 22,
 }
 """Each with a seed that finds it quickly."""

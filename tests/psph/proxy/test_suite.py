@@ -1,4 +1,4 @@
-"""The proxy survives its fault schedules, and one with a planted bug does not."""
+"""Proxies survive their fault schedules, and those with a planted bug do not."""
 
 from __future__ import annotations
 
