@@ -272,9 +272,9 @@ class Cluster:
     def _remember(self, said: Membership) -> None:
         now, known = self._env.wall(), self._remembered.get(said.node)
         new = Remembered(said.publisher, said.hosts, now)
-        if known is not None and now < known.heard + NOTED:
-            if (known.publisher, known.hosts) == (new.publisher, new.hosts):
-                return
+        same = known is not None and (known.publisher, known.hosts) == (new.publisher, new.hosts)
+        if known is not None and same and now < known.heard + NOTED:
+            return
         self._remembered[said.node] = new
         changes: dict[bytes, bytes | None] = {
             PREFIX + said.node.encode(): msgspec.msgpack.encode(new)

@@ -1,4 +1,4 @@
-"""Several proxies of one host survive their fault schedules, and those with a planted bug do not."""
+"""Proxies of one host survive their fault schedules, and those with a planted bug do not."""
 
 from __future__ import annotations
 
