@@ -1,0 +1,130 @@
+"""`psph up` from its beginning to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+import click
+from aiohttp import web
+
+from demo.serving import Api
+from demo.world import World, WorldSettings
+from psph.errors import PsphError
+from psph.output import progress
+
+_TOKEN_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """The command line."""
+
+    host: str
+    port: int
+    duration: float | None
+    processes: bool
+    data: Path
+
+
+async def run(settings: RunSettings) -> None:
+    """Until Ctrl-C, SIGTERM or the end of the duration."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    with _listen(settings) as listening:
+        running = asyncio.create_task(_serve(settings, listening, stopped))
+        stopping = asyncio.create_task(stopped.wait())
+        # Who is stopped while it starts does not wait until it has started.
+        await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not running.done():
+            running.cancel()
+        try:
+            await running
+        except asyncio.CancelledError:
+            pass
+
+
+async def _serve(
+    settings: RunSettings, listening: socket.socket, stopped: asyncio.Event
+) -> None:
+    port = listening.getsockname()[1]
+    loopback = _is_loopback(settings.host)
+    token = None if loopback else secrets.token_urlsafe(_TOKEN_BYTES)
+    shown = _reachable(settings.host)
+    async with AsyncExitStack() as stack:
+        world_settings = WorldSettings(settings.data, shown, settings.processes)
+        with progress() as bar:
+            world = World(world_settings, lambda done: bar.update(task, advance=1, description=done))
+            task = bar.add_task("starting", total=world.steps)
+            await stack.enter_async_context(world)
+        _log_to(settings.data)
+        runner = web.AppRunner(Api(world).application(token), access_log=None, shutdown_timeout=1)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.SockSite(runner, listening).start()
+        query = "" if token is None else f"?token={token}"
+        click.echo(f"ready http://{_bracketed(shown)}:{port}/{query}")
+        await asyncio.sleep(settings.duration or 1e9)
+
+
+def _listen(settings: RunSettings) -> socket.socket:
+    """Before anything is started: a port that is taken is said at once."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family)
+    except PermissionError:
+        raise PsphError(
+            f"port {settings.port} needs rights that you do not have: choose one above 1023"
+            " with --port"
+        ) from None
+    except OSError as error:
+        raise PsphError(
+            f"{settings.host}:{settings.port} cannot be used ({error.strerror}): choose another"
+            " with --port, or --port 0 for any"
+        ) from None
+
+
+def _log_to(directory: Path) -> None:
+    """What the parts say goes to a file: the terminal is for people."""
+    logging.basicConfig(
+        filename=directory / "logs" / "up.log",
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        force=True,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _reachable(host: str) -> str:
+    """The address that browsers use: "everywhere" is none."""
+    try:
+        if not ip_address(host).is_unspecified:
+            return host
+    except ValueError:
+        return host
+    probe = ("2001:db8::1" if ":" in host else "192.0.2.1", 9)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.connect(probe)  # nothing is sent: only the way is looked up
+            return str(s.getsockname()[0])
+        except OSError:
+            return "::1" if ":" in host else "127.0.0.1"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

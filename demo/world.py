@@ -1,0 +1,247 @@
+"""Two domains and the fabric between them: made, started in order, and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+from aiohttp import web
+
+from bootstrap.registration import zone_key
+from demo import layout, ports
+from demo.parts import LocalPart, Part, ProcessPart, serving_here
+from demo.ports import HOST
+from demo.website import SiteSettings, Website
+from psph.errors import PsphError
+
+PATIENCE = 60.0
+"""Seconds until everybody has found everybody; a quick machine needs two."""
+_LOOK = 0.05
+_SECRETS = "secrets.json"
+
+Progress = Callable[[str], None]
+"""Told what was done last."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorldSettings:
+    """How the world is to run."""
+
+    directory: Path
+    host: str = HOST
+    """Where browsers reach it."""
+    processes: bool = False
+    grow_every: float = 20.0
+    """Seconds between entries that websites write by themselves."""
+
+
+class World:
+    """Runs while it is entered. Everything here is found through the sockets of the parts."""
+
+    def __init__(self, settings: WorldSettings, progress: Progress = lambda done: None) -> None:
+        self.settings = settings
+        self._progress = progress
+        self.parts: dict[str, Part] = {}
+        self.ports: Mapping[str, int] = {}
+
+    @property
+    def steps(self) -> int:
+        """How often progress is told of."""
+        return len(layout.NODES) + 2 + len(layout.DOMAINS)
+
+    async def __aenter__(self) -> Self:
+        directory = self.settings.directory
+        self._write(directory)
+        self.session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
+        try:
+            # The name server first, and websites last: in the order they need each other.
+            await self._start([layout.NAME_SERVER])
+            await self._start(layout.FORWARDERS)
+            await self._start(layout.PROXIES.values())
+            await self._start(map(layout.website, layout.DOMAINS))
+            await self._joined()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        # Their servers wait for connections that are in use: ours end first.
+        await self.session.close()
+        await asyncio.gather(*(part.stop() for part in self.parts.values()), return_exceptions=True)
+
+    # Addresses
+
+    def admin(self, node: str) -> str:
+        """The admin port of a part, as a URL."""
+        return f"http://{HOST}:{self.ports[f'{node}.admin']}"
+
+    def hub(self, domain: str) -> str:
+        """The hub of a domain, without the path."""
+        return f"http://{HOST}:{self.ports[f'{layout.PROXIES[domain]}.hub']}"
+
+    def topics(self, domain: str) -> dict[str, str]:
+        """The topics of a domain, and where a client outside gets the same bytes."""
+        site = self._site(domain)
+        return {
+            site.topic(feed): f"http://{HOST}:{site.port}/{feed}" for feed in site.feeds
+        }
+
+    def token(self, node: str) -> str:
+        """The admin token of a part."""
+        path = self.settings.directory / "data" / node / "admin-token"
+        return path.read_text().strip()
+
+    def describe(self) -> dict[str, object]:
+        """`GET /api/world`."""
+        return {
+            "domains": [
+                {
+                    "name": domain,
+                    "hub": f"{self.hub(domain)}/hub",
+                    "psph": f"{HOST}:{self.ports[f'{layout.PROXIES[domain]}.hub']}",
+                    "topics": [
+                        {"url": url, "local": local} for url, local in self.topics(domain).items()
+                    ],
+                }
+                for domain in layout.DOMAINS
+            ],
+            "dns": f"{HOST}:{self.ports['dns.dns']}",
+            "nodes": [
+                {"name": node, "status": f"{self.admin(node)}/fabric/status"}
+                for node in layout.NODES
+            ],
+            "chat": [{"jid": jid, "domain": domain} for domain, jid in layout.USERS.items()],
+        }
+
+    # Asking the parts
+
+    async def ask(self, node: str, path: str) -> Any:
+        """JSON of a part's admin port; aiohttp.ClientError or TimeoutError when there is none."""
+        async with self.session.get(f"{self.admin(node)}{path}") as answer:
+            answer.raise_for_status()
+            return await answer.json()
+
+    async def tell(self, node: str, path: str, body: object) -> Any:
+        """Change something at a part's admin port."""
+        headers = {"Authorization": f"Bearer {self.token(node)}"}
+        url = f"{self.admin(node)}{path}"
+        async with self.session.post(url, json=body, headers=headers) as answer:
+            answer.raise_for_status()
+            return await answer.json()
+
+    # Making
+
+    def _site(self, domain: str) -> SiteSettings:
+        port = self.ports[f"{layout.website(domain)}.web"]
+        return SiteSettings(
+            domain,
+            port,
+            f"{self.hub(domain)}/hub",
+            layout.FEEDS,
+            f"http://{self.settings.host}:{port}",
+            self.settings.grow_every,
+        )
+
+    def _write(self, directory: Path) -> None:
+        try:
+            for each in (directory, directory / "data", directory / "logs"):
+                each.mkdir(parents=True, exist_ok=True)
+            self.ports = ports.keep(directory, layout.port_names())
+            texts = layout.configurations(self.ports, _keep_secrets(directory))
+            for name, text in texts.items():
+                path = directory / f"{name}.toml"
+                path.touch(0o600)  # it has keys in it
+                path.write_text(text)
+                self.parts[name] = self._node_part(path)
+            for domain in layout.DOMAINS:
+                key = directory / f"zone-{layout.letter(domain)}.key"
+                if not key.exists():
+                    zone_key.make(key)
+                name = layout.website(domain)
+                self.parts[name] = self._site_part(name, domain)
+        except OSError as error:
+            raise PsphError(
+                f"{directory} cannot be used ({error.strerror}): choose another --data"
+            ) from None
+
+    def _node_part(self, file: Path) -> Part:
+        if not self.settings.processes:
+            return serving_here(file)
+        log = file.parent / "logs" / f"{file.stem}.log"
+        return ProcessPart(file.stem, ["serve", "--config", str(file)], log)
+
+    def _site_part(self, name: str, domain: str) -> Part:
+        file = self.settings.directory / "data" / f"{name}.json"
+
+        async def begin(stack: AsyncExitStack) -> None:
+            settings = self._site(domain)
+            site = Website(settings, file, may_publish=_from_here)
+            runner = web.AppRunner(site.app, access_log=None, shutdown_timeout=1)
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            await web.TCPSite(runner, HOST, settings.port).start()
+            await stack.enter_async_context(site)
+
+        return LocalPart(name, begin)
+
+    async def _start(self, names: Any) -> None:
+        async def start(part: Part) -> None:
+            await part.start()
+            self._progress(f"{part.name} runs")
+
+        started = [start(self.parts[name]) for name in names]
+        found = await asyncio.gather(*started, return_exceptions=True)
+        for error in found:
+            if isinstance(error, BaseException):
+                raise error
+
+    async def _joined(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                for domain, proxy in layout.PROXIES.items():
+                    while not await self._has_joined(domain, proxy):
+                        await asyncio.sleep(_LOOK)
+                    self._progress(f"{domain} has joined the fabric")
+        except TimeoutError:
+            raise PsphError(
+                f"the parts did not find each other within {PATIENCE:.0f} s: is the machine very"
+                " busy, or loopback traffic filtered?"
+            ) from None
+
+    async def _has_joined(self, domain: str, proxy: str) -> bool:
+        try:
+            fabric = await self.ask(proxy, "/fabric/status")
+            records = await self.ask(proxy, "/bootstrap/status")
+        except aiohttp.ClientError:
+            return False  # it has not come so far
+        return bool(fabric["servers"]) and bool(records[domain]["registered"])
+
+
+def _from_here(request: web.Request) -> bool:
+    """Entries are added by programs and by our page's server, not by somebody else's web page."""
+    return "Origin" not in request.headers and request.remote == HOST
+
+
+def _keep_secrets(directory: Path) -> layout.Secrets:
+    path = directory / _SECRETS
+    if not path.exists():
+        made = {
+            "fabric_key": secrets.token_urlsafe(24),
+            "link_seed": secrets.token_urlsafe(24),
+            "tsig": {
+                domain: base64.b64encode(secrets.token_bytes(32)).decode()
+                for domain in layout.DOMAINS
+            },
+        }
+        path.touch(0o600)
+        path.write_text(json.dumps(made))
+    return layout.Secrets(**json.loads(path.read_text()))
