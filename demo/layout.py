@@ -153,6 +153,8 @@ def _fabric(name: str, ports: Mapping[str, int], secrets: Secrets) -> str:
         f'keys = ["{secrets.fabric_key}"]\nlink_seed = "{secrets.link_seed}"\n'
         "# Bloom filters, also where a few exact bits would do: they are what is shown.\n"
         "exact = false\n"
+        "# Who cuts a link sees within two seconds what comes of it.\n"
+        "hello_ms = 500\n"
     )
     for link in LINKS:
         if name in link:
@@ -162,7 +164,12 @@ def _fabric(name: str, ports: Mapping[str, int], secrets: Secrets) -> str:
     return text
 
 
-_RENDEZVOUS = f"\n[rendezvous]\nmembers = [{', '.join(f'{name!r}' for name in RENDEZVOUS)}]\n"
+_RENDEZVOUS = f"""
+[rendezvous]
+members = [{", ".join(f'"{name}"' for name in RENDEZVOUS)}]
+# Servers with an empty disk wait so long before they give leases: nobody likes to wait here.
+writer_lease_s = 2
+"""
 _TRACES = """
 [traces]
 directory = "data/traces"

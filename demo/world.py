@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,15 +51,14 @@ class World:
         self._progress = progress
         self.parts: dict[str, Part] = {}
         self.ports: Mapping[str, int] = {}
+        self._write(settings.directory)
 
     @property
     def steps(self) -> int:
         """How often progress is told of."""
-        return len(layout.NODES) + 2 + len(layout.DOMAINS)
+        return len(self.parts) + 1 + len(layout.DOMAINS)
 
     async def __aenter__(self) -> Self:
-        directory = self.settings.directory
-        self._write(directory)
         self.session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
         try:
             # The name server first, and websites last: in the order they need each other.
@@ -76,7 +75,14 @@ class World:
     async def __aexit__(self, *_: object) -> None:
         # Their servers wait for connections that are in use: ours end first.
         await self.session.close()
-        await asyncio.gather(*(part.stop() for part in self.parts.values()), return_exceptions=True)
+        # A PSPH takes its records back, for which it needs the name server.
+        names = [*layout.PROXIES.values(), *map(layout.website, layout.DOMAINS)]
+        await self._stop(names)
+        await self._stop(self.parts.keys() - names)
+
+    async def _stop(self, names: Iterable[str]) -> None:
+        stopping = [self.parts[name].stop() for name in names if name in self.parts]
+        await asyncio.gather(*stopping, return_exceptions=True)
 
     # Addresses
 
@@ -193,7 +199,7 @@ class World:
 
         return LocalPart(name, begin)
 
-    async def _start(self, names: Any) -> None:
+    async def _start(self, names: Iterable[str]) -> None:
         async def start(part: Part) -> None:
             await part.start()
             self._progress(f"{part.name} runs")
@@ -207,6 +213,9 @@ class World:
     async def _joined(self) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
+                while not all([await self._has_settled(name) for name in layout.RENDEZVOUS]):
+                    await asyncio.sleep(_LOOK)
+                self._progress("rendezvous servers have settled")
                 for domain, proxy in layout.PROXIES.items():
                     while not await self._has_joined(domain, proxy):
                         await asyncio.sleep(_LOOK)
@@ -216,6 +225,10 @@ class World:
                 f"the parts did not find each other within {PATIENCE:.0f} s: is the machine very"
                 " busy, or loopback traffic filtered?"
             ) from None
+
+    async def _has_settled(self, server: str) -> bool:
+        status = await self.ask(server, "/fabric/status")
+        return bool(status["rendezvous"]["view"]["settled"])
 
     async def _has_joined(self, domain: str, proxy: str) -> bool:
         try:
