@@ -11,15 +11,28 @@ import click
 
 
 @click.command(short_help="Run two web domains with a fabric between them, and a page to see it.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=8000, show_default=True,
-              help="Port of the page; 0 lets the system choose.")
-@click.option("--host", default="127.0.0.1", show_default=True,
-              help="Address of the page; beyond this machine it asks for the token it prints.")
-@click.option("--duration", type=click.FloatRange(min=0), metavar="S",
-              help="Stop after that many seconds.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8000,
+    show_default=True,
+    help="Port of the page; 0 lets the system choose.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address of the page; beyond this machine it asks for the token it prints.",
+)
+@click.option(
+    "--duration", type=click.FloatRange(min=0), metavar="S", help="Stop after that many seconds."
+)
 @click.option("--processes", is_flag=True, help="Give each part a process of its own.")
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False),
-              help="Directory for configurations and state; a temporary one when not given.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory for configurations and state; a temporary one when not given.",
+)
 def up(
     port: int, host: str, duration: float | None, processes: bool, data: Path | None
 ) -> None:  # fmt: skip

@@ -7,7 +7,8 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import aiohttp
 
@@ -22,11 +23,14 @@ _RETRY = 1.0
 _SILENCE = 60.0
 """Seconds without even a heartbeat after which a hub is taken for gone."""
 
-Took = Callable[[str, int], Awaitable[float | None]]
-"""How many milliseconds an update took, by its trace id; None when it is older than a moment."""
+
+class Took(Protocol):
+    """How many milliseconds an update took; None when that cannot be said."""
+
+    def __call__(self, trace_id: str, opened: int) -> Awaitable[float | None]: ...
 
 
-async def follow(world: World, page: Page, wish: FeedWish, took: Took) -> None:
+async def follow(world: World, page: Page, *, wish: FeedWish, took: Took) -> None:
     """Send the page what the hub has of a topic, for ever; hubs come and go."""
     after = wish.after
     while True:
@@ -43,7 +47,7 @@ async def follow(world: World, page: Page, wish: FeedWish, took: Took) -> None:
                     return
                 opened = time.monotonic_ns()
                 async for event in server_sent.read(answer.content):
-                    after = await _pass_on(page, wish, event, after, lambda id: took(id, opened))
+                    after = await _pass_on(page, wish, event, after, partial(took, opened=opened))
         except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
             _log.info("the stream of %s in %s ended: %s", wish.topic, wish.domain, error)
         await asyncio.sleep(_RETRY)

@@ -8,15 +8,12 @@ changes something must come from our page or from no page. Beyond loopback a tok
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from aiohttp import web
-from aiohttp.typedefs import Middleware
+from aiohttp.typedefs import Handler, Middleware
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -43,9 +40,7 @@ def guard(token: str | None) -> Middleware:
         if token is not None and request.path == "/" and "token" in request.query:
             # The address bar, and whoever looks at it, need not keep the token.
             answer = web.HTTPSeeOther("/")
-            answer.set_cookie(
-                _cookie(request), token, httponly=True, samesite="Strict", path="/"
-            )
+            answer.set_cookie(_cookie(request), token, httponly=True, samesite="Strict", path="/")
             raise answer
         return await handler(request)
 
@@ -61,9 +56,12 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 def _shown(request: web.Request, token: str) -> bool:
     header = request.headers.get("Authorization", "").removeprefix("Bearer ")
     shown = (request.cookies.get(_cookie(request)), request.query.get("token"), header)
-    return any(
-        [hmac.compare_digest(each.encode(errors="replace"), token.encode()) for each in shown if each]
-    )
+    right = [hmac.compare_digest(_raw(each), _raw(token)) for each in shown if each]
+    return any(right)
+
+
+def _raw(text: str) -> bytes:
+    return text.encode(errors="replace")
 
 
 def _cookie(request: web.Request) -> str:

@@ -155,6 +155,7 @@ def _fabric(name: str, ports: Mapping[str, int], secrets: Secrets) -> str:
         "exact = false\n"
         "# Who cuts a link sees within two seconds what comes of it.\n"
         "hello_ms = 500\n"
+        "faults = true\n"
     )
     for link in LINKS:
         if name in link:
@@ -174,4 +175,5 @@ _TRACES = """
 [traces]
 directory = "data/traces"
 rotate_seconds = 10
+recent = 4096
 """

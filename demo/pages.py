@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated
 
 import msgspec
@@ -57,13 +57,16 @@ class Wishes(Struct, frozen=True, forbid_unknown_fields=True):
 class Page:
     """One page in one browser."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, clock: Callable[[], float]) -> None:
         self.name = name
+        self._clock = clock
         self.wishes = Wishes()
         self.followers: dict[object, asyncio.Task[None]] = {}
         """What brings the page its events, by what was wished."""
         self.listening = 0
         """The number of the stream that is open; 0 while none is."""
+        self.left = clock()
+        """When the last stream ended."""
         self._streams = 0
         self._last = 0
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=KEPT)
@@ -120,6 +123,7 @@ class Page:
                 except TimeoutError:
                     yield b": still here\n\n"
         finally:
+            self.left = self._clock()
             if self.listening == mine:
                 self.listening = 0
 

@@ -7,7 +7,7 @@ import logging
 import secrets
 import signal
 import socket
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,6 +16,7 @@ import click
 from aiohttp import web
 
 from demo.serving import Api
+from demo.showing import Showing
 from demo.world import World, WorldSettings
 from psph.errors import PsphError
 from psph.output import progress
@@ -47,15 +48,11 @@ async def run(settings: RunSettings) -> None:
         stopping.cancel()
         if not running.done():
             running.cancel()
-        try:
+        with suppress(asyncio.CancelledError):
             await running
-        except asyncio.CancelledError:
-            pass
 
 
-async def _serve(
-    settings: RunSettings, listening: socket.socket, stopped: asyncio.Event
-) -> None:
+async def _serve(settings: RunSettings, listening: socket.socket, stopped: asyncio.Event) -> None:
     port = listening.getsockname()[1]
     loopback = _is_loopback(settings.host)
     token = None if loopback else secrets.token_urlsafe(_TOKEN_BYTES)
@@ -63,11 +60,16 @@ async def _serve(
     async with AsyncExitStack() as stack:
         world_settings = WorldSettings(settings.data, shown, settings.processes)
         with progress() as bar:
-            world = World(world_settings, lambda done: bar.update(task, advance=1, description=done))
+            world = World(
+                world_settings, lambda done: bar.update(task, advance=1, description=done)
+            )
             task = bar.add_task("starting", total=world.steps)
             await stack.enter_async_context(world)
         _log_to(settings.data)
-        runner = web.AppRunner(Api(world).application(token), access_log=None, shutdown_timeout=1)
+        showing = Showing(world)
+        runner = web.AppRunner(
+            Api(world, showing).application(token), access_log=None, shutdown_timeout=1
+        )
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.SockSite(runner, listening).start()

@@ -2,79 +2,102 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, TypeVar
 
 import aiohttp
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
+from msgspec import Meta
 
 import psph
-from demo import layout
-from demo.following import follow
+from demo import conversations, layout
+from demo.conversations import ChatRefused
+from demo.faults import Faults
 from demo.guarding import add_headers, guard
-from demo.pages import Page, Wishes, read_wishes
+from demo.pages import Jid, Url, read_wishes
+from demo.showing import Showing, TooManyPages
 from demo.website import LONGEST
 from demo.world import World
+from psph.errors import PsphError
 
 WEB = Path(psph.__file__).parent / "web"
-MOST_PAGES = 64
-FORGET = 60.0
-"""Seconds after its stream ended that a page is kept for a browser that reconnects."""
 _LARGEST = 64 << 10
+_PAGE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:"
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
-class PublishRequest(msgspec.Struct, forbid_unknown_fields=True):
-    topic: str
+class NewEntry(msgspec.Struct, forbid_unknown_fields=True):
+    topic: Url
+    text: Annotated[str, Meta(min_length=1, max_length=LONGEST)]
+
+
+class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
+    me: Jid
+    to: Jid
     text: str
+    id: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+
+
+class Switch(msgspec.Struct, forbid_unknown_fields=True):
+    up: bool
 
 
 class Api:
-    """What pages ask for, and the pages that are open."""
+    """What pages ask for."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, showing: Showing) -> None:
         self._world = world
-        self._pages: dict[str, Page] = {}
-        self._left: dict[str, float] = {}
-        self._begun = time.monotonic()
+        self._showing = showing
+        self._faults = Faults(world)
 
     def application(self, token: str | None) -> web.Application:
-        app = web.Application(middlewares=[guard(token)], client_max_size=_LARGEST)
+        """Asks for the token unless there is none."""
+        app = web.Application(middlewares=[_refusals, guard(token)], client_max_size=_LARGEST)
         app.on_response_prepare.append(add_headers)
         app.on_shutdown.append(self._end)
         app.cleanup_ctx.append(self._running)
         router = app.router
         router.add_get("/", self._index)
         router.add_static("/web", WEB)
+        router.add_get("/report/{file:[a-z0-9_.-]*}", self._report)
         router.add_get("/healthz", self._healthz)
         router.add_get("/api/world", self._get_world)
         router.add_get("/api/events", self._events)
-        router.add_put("/api/pages/{page:[A-Za-z0-9_-]{1,64}}", self._put_page)
+        router.add_put("/api/pages/{page}", self._put_page)
         router.add_post("/api/topics/publish", self._publish)
+        router.add_post("/api/chat", self._chat)
+        router.add_post("/api/network/links/{link}", self._switch_link)
+        router.add_post("/api/network/nodes/{node}", self._switch_node)
         return app
 
     async def _running(self, app: web.Application) -> AsyncIterator[None]:
-        showing = asyncio.create_task(self._keep_showing())
-        yield
-        showing.cancel()
-        await asyncio.gather(showing, return_exceptions=True)
+        async with self._showing:
+            yield
 
     async def _end(self, app: web.Application) -> None:
         """Before the server waits for its requests: streams would not end by themselves."""
-        for page in self._pages.values():
-            page.drop_followers()
-            page.close()
+        self._showing.close_pages()
 
     # The page
 
     async def _index(self, request: web.Request) -> web.StreamResponse:
         return web.FileResponse(WEB / "index.html")
 
+    async def _report(self, request: web.Request) -> web.StreamResponse:
+        """What `psph report` has written to the directory `report` of our data."""
+        file = self._showing.report / (request.match_info["file"] or "report.html")
+        if not file.is_file():
+            raise web.HTTPNotFound(text="there is no report yet\n")
+        return web.FileResponse(file, headers={"Content-Security-Policy": _REPORT_POLICY})
+
     async def _healthz(self, request: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+        return web.json_response(self._showing.status())
 
     async def _get_world(self, request: web.Request) -> web.Response:
         return web.json_response(self._world.describe())
@@ -82,45 +105,12 @@ class Api:
     # Pages and their events
 
     async def _put_page(self, request: web.Request) -> web.Response:
-        try:
-            wishes = read_wishes(await request.read())
-            self._check(wishes)
-        except ValueError as error:
-            raise _bad(str(error)) from None
-        page = self._page(request.match_info["page"])
-        page.wishes = wishes
-        wanted: dict[object, Any] = {}
-        for feed in wishes.feeds:
-            wanted["feed", feed.domain, feed.topic] = lambda feed=feed: follow(
-                self._world, page, feed, self._took
-            )
-        for key in page.followers.keys() - wanted.keys():
-            page.followers.pop(key).cancel()
-        for key in wanted.keys() - page.followers.keys():
-            page.followers[key] = asyncio.create_task(wanted[key]())
-        return web.json_response({"page": page.name})
-
-    def _check(self, wishes: Wishes) -> None:
-        for feed in wishes.feeds:
-            if feed.domain not in layout.DOMAINS:
-                raise ValueError(f"there is no domain {feed.domain!r} here")
-
-    def _page(self, name: str) -> Page:
-        if name not in self._pages:
-            if len(self._pages) >= MOST_PAGES:
-                raise web.HTTPServiceUnavailable(
-                    text='{"error": "too many pages are open: close some"}',
-                    content_type="application/json",
-                )
-            self._pages[name] = Page(name)
-            self._left[name] = time.monotonic()
-        return self._pages[name]
+        page = _page_name(request.match_info["page"])
+        self._showing.wish(page, read_wishes(await request.read()))
+        return web.json_response({"page": page})
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        name = request.query.get("page", "")
-        if not name.replace("-", "").replace("_", "").isalnum() or len(name) > 64:
-            raise _bad("name the page: /api/events?page=ID")
-        page = self._page(name)
+        page = self._showing.page(_page_name(request.query.get("page", "")))
         after = request.headers.get("Last-Event-ID", "")
         response = web.StreamResponse(
             headers={
@@ -132,57 +122,25 @@ class Api:
         await response.prepare(request)
         try:
             await response.write(b"retry: 1000\n\n")
-            page.show("status", self._status())
-            async for event in page.events(int(after) if after.isdecimal() else None):
+            last = int(after) if after.isdecimal() and len(after) < 18 else None
+            async for event in page.events(last):
                 await response.write(event)
         except (ConnectionError, TimeoutError):
             pass  # the browser left
-        finally:
-            self._left[name] = time.monotonic()
         return response
 
-    async def _keep_showing(self) -> None:
-        while True:
-            await asyncio.sleep(1)
-            self._forget()
-            for page in self._pages.values():
-                page.show("status", self._status())
-
-    def _forget(self) -> None:
-        now = time.monotonic()
-        for name, page in list(self._pages.items()):
-            if not page.listening and now - self._left[name] > FORGET:
-                page.drop_followers()
-                del self._pages[name], self._left[name]
-
-    def _status(self) -> dict[str, object]:
-        return {
-            "uptime_s": int(time.monotonic() - self._begun),
-            "domains": len(layout.DOMAINS),
-            "nodes": len(layout.NODES),
-            "nodes_up": sum(self._world.parts[node].running for node in layout.NODES),
-            "pages": sum(page.listening > 0 for page in self._pages.values()),
-        }
-
-    async def _took(self, trace_id: str, opened: int) -> float | None:
-        return None
-
-    # Publishing
+    # Doing something
 
     async def _publish(self, request: web.Request) -> web.Response:
-        wish = _read(await request.read(), PublishRequest)
-        local = self._local(wish.topic)
-        if not wish.text.strip() or len(wish.text) > LONGEST:
-            raise _bad(f"an entry has 1 to {LONGEST} characters")
+        entry = _read(await request.read(), NewEntry)
+        url = f"{self._local(entry.topic)}/publish"
         try:
-            async with self._world.session.post(
-                f"{local}/publish", data=wish.text.encode()
-            ) as answer:
+            async with self._world.session.post(url, data=entry.text.encode()) as answer:
                 text = await answer.text()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise _failed(f"the website does not answer: {error}") from None
+            raise PsphError(f"the website does not answer: {error}") from None
         if answer.status != 201:
-            raise _failed(text.strip())
+            raise PsphError(text.strip())
         return web.Response(text=text, status=201, content_type="application/json")
 
     def _local(self, topic: str) -> str:
@@ -190,26 +148,60 @@ class Api:
             found = self._world.topics(domain).get(topic)
             if found is not None:
                 return found
-        raise _bad("no website of this world has that topic")
+        raise ValueError("no website of this world has that topic")
+
+    async def _chat(self, request: web.Request) -> web.Response:
+        message = _read(await request.read(), NewMessage)
+        try:
+            sent = await conversations.send(
+                self._world, message.me, message.to, message.text, message.id
+            )
+        except ChatRefused as refusal:
+            return _error(refusal.status, str(refusal))
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise PsphError(f"the PSPH does not answer: {error}") from None
+        return web.json_response(sent)
+
+    async def _switch_link(self, request: web.Request) -> web.Response:
+        link, switch = request.match_info["link"], _read(await request.read(), Switch)
+        try:
+            await self._faults.link(link, switch.up)
+        except KeyError:
+            return _error(404, "there is no such link")
+        return web.json_response({"link": link, "up": switch.up})
+
+    async def _switch_node(self, request: web.Request) -> web.Response:
+        node, switch = request.match_info["node"], _read(await request.read(), Switch)
+        try:
+            await self._faults.node(node, switch.up)
+        except KeyError:
+            return _error(404, "there is no such node")
+        return web.json_response({"node": node, "up": switch.up})
 
 
-def _read(body: bytes, kind: type[msgspec.Struct]) -> Any:
+@web.middleware
+async def _refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Errors of ours become answers: `{"error": "one line"}`."""
     try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
-        raise _bad(str(error)) from None
+        return await handler(request)
+    except ValueError as error:
+        return _error(400, str(error))
+    except TooManyPages as error:
+        return _error(503, str(error))
+    except PsphError as error:
+        return _error(502, str(error))
 
 
-def _error(text: str) -> dict[str, str]:
-    return {
-        "text": msgspec.json.encode({"error": text}).decode(),
-        "content_type": "application/json",
-    }
+def _error(status: int, text: str) -> web.Response:
+    return web.json_response({"error": text}, status=status)
 
 
-def _bad(text: str) -> web.HTTPBadRequest:
-    return web.HTTPBadRequest(**_error(text))
+def _page_name(text: str) -> str:
+    if not _PAGE.fullmatch(text):
+        raise ValueError("a page is called by 1 to 64 letters, digits, - and _ of its choice")
+    return text
 
 
-def _failed(text: str) -> web.HTTPBadGateway:
-    return web.HTTPBadGateway(**_error(text))
+def _read(body: bytes, kind: type[S]) -> S:
+    # Its errors are ValueErrors, and say what is wrong in one line.
+    return msgspec.json.decode(body, type=kind)

@@ -7,6 +7,7 @@ import html
 import json
 import logging
 import os
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ ENTRIES = 50
 LONGEST = 4_000
 """Characters of an entry."""
 LONGEST_TITLE = 120
+_UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,9 @@ class Website:
         entry = Entry(number, title, text.strip(), datetime.now(UTC).isoformat())
         entries.append(entry)
         del entries[:-ENTRIES]
-        whole = {name: [asdict(each) for each in each_feed] for name, each_feed in self._feeds.items()}
+        whole = {
+            name: [asdict(each) for each in each_feed] for name, each_feed in self._feeds.items()
+        }
         unfinished = self._file.with_suffix(".new")
         unfinished.write_text(json.dumps(whole))
         os.replace(unfinished, self._file)
@@ -218,8 +222,8 @@ async def _healthz(request: web.Request) -> web.Response:
 
 
 def _xml(text: str) -> str:
-    """Text as XML 1.0 may have it, which has no control characters."""
-    return escape("".join(c for c in text if c in "\t\n" or (ord(c) >= 32 and c.isprintable() or c == " ")))
+    """Text as XML 1.0 may have it, which knows hardly any control characters."""
+    return escape(_UNFIT.sub("", text))
 
 
 def _page(title: str, body: str) -> web.Response:

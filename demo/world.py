@@ -6,9 +6,10 @@ import asyncio
 import base64
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -97,9 +98,7 @@ class World:
     def topics(self, domain: str) -> dict[str, str]:
         """The topics of a domain, and where a client outside gets the same bytes."""
         site = self._site(domain)
-        return {
-            site.topic(feed): f"http://{HOST}:{site.port}/{feed}" for feed in site.feeds
-        }
+        return {site.topic(feed): f"http://{HOST}:{site.port}/{feed}" for feed in site.feeds}
 
     def token(self, node: str) -> str:
         """The admin token of a part."""
@@ -213,12 +212,11 @@ class World:
     async def _joined(self) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
-                while not all([await self._has_settled(name) for name in layout.RENDEZVOUS]):
-                    await asyncio.sleep(_LOOK)
+                for server in layout.RENDEZVOUS:
+                    await _until(partial(self._has_settled, server))
                 self._progress("rendezvous servers have settled")
-                for domain, proxy in layout.PROXIES.items():
-                    while not await self._has_joined(domain, proxy):
-                        await asyncio.sleep(_LOOK)
+                for domain in layout.DOMAINS:
+                    await _until(partial(self._has_joined, domain))
                     self._progress(f"{domain} has joined the fabric")
         except TimeoutError:
             raise PsphError(
@@ -230,13 +228,19 @@ class World:
         status = await self.ask(server, "/fabric/status")
         return bool(status["rendezvous"]["view"]["settled"])
 
-    async def _has_joined(self, domain: str, proxy: str) -> bool:
+    async def _has_joined(self, domain: str) -> bool:
+        proxy = layout.PROXIES[domain]
         try:
             fabric = await self.ask(proxy, "/fabric/status")
             records = await self.ask(proxy, "/bootstrap/status")
         except aiohttp.ClientError:
             return False  # it has not come so far
         return bool(fabric["servers"]) and bool(records[domain]["registered"])
+
+
+async def _until(ask: Callable[[], Awaitable[bool]]) -> None:
+    while not await ask():  # noqa: ASYNC110  (it is another process that knows)
+        await asyncio.sleep(_LOOK)
 
 
 def _from_here(request: web.Request) -> bool:
