@@ -82,6 +82,28 @@ def configurations(ports: Mapping[str, int], secrets: Secrets) -> dict[str, str]
     }
 
 
+def site_configurations(
+    ports: Mapping[str, int], host: str, listen: str | None, every: float
+) -> dict[str, str]:
+    """The TOML of every website; browsers reach it at `host`, for which it listens there, too."""
+    return {website(domain): _site(domain, ports, host, listen, every) for domain in DOMAINS}
+
+
+def _site(
+    domain: str, ports: Mapping[str, int], host: str, listen: str | None, every: float
+) -> str:
+    port = ports[f"{website(domain)}.web"]
+    addresses = [f"{HOST}:{port}", *([f"{listen}:{port}"] if listen else [])]
+    listed = ", ".join(f'"{address}"' for address in addresses)
+    return (
+        f'# The website of {domain}.\ndomain = "{domain}"\nlisten = [{listed}]\n'
+        f'hub = "http://{HOST}:{ports[f"{PROXIES[domain]}.hub"]}/hub"\n'
+        f"feeds = [{', '.join(f'{chr(34)}{feed}{chr(34)}' for feed in FEEDS)}]\n"
+        f'reachable = "http://{host}:{port}"\n'
+        f'file = "data/{website(domain)}.json"\nevery_s = {every}\n'
+    )
+
+
 def _name_server(ports: Mapping[str, int], secrets: Secrets) -> str:
     text = _node(NAME_SERVER, "names.test", ["dns"], ports)
     text += f'\n[dns]\nlisten = ["{HOST}:{ports["dns.dns"]}"]\n'

@@ -19,8 +19,9 @@ from psph.errors import PsphError
 
 START = 60.0
 """Seconds a process has to say that it is ready; it has to load everything."""
-STOP = 2.0
-"""Seconds it has to end when it is asked to."""
+
+
+_FAILING = 10.0
 
 
 class Part(Protocol):
@@ -34,8 +35,8 @@ class Part(Protocol):
 
     async def start(self) -> None: ...
 
-    async def stop(self) -> None:
-        """As its operator stops it."""
+    async def stop(self, patience: float) -> None:
+        """As its operator stops it; after so many seconds it is not waited for any more."""
 
     async def fail(self) -> None:
         """As it stops when something goes wrong."""
@@ -64,17 +65,18 @@ class LocalPart:
             raise
         self._stack = stack
 
-    async def stop(self) -> None:
+    async def stop(self, patience: float) -> None:
         stack, self._stack = self._stack, None
         if stack is not None:
-            await stack.aclose()
+            async with asyncio.timeout(patience):
+                await stack.aclose()
 
     async def fail(self) -> None:
         # Nothing kills a part of a process: its neighbours hear it say goodbye.
-        await self.stop()
+        await self.stop(_FAILING)
 
 
-def serving_here(file: Path) -> LocalPart:
+def node_here(file: Path) -> LocalPart:
     """What `psph serve --config FILE` would run."""
 
     async def begin(stack: AsyncExitStack) -> None:
@@ -116,20 +118,20 @@ class ProcessPart:
             said = self._log.read_text(errors="replace").strip().splitlines()
             raise PsphError(f"{self.name} did not start: {said[-1] if said else 'it said nothing'}")
 
-    async def stop(self) -> None:
-        await self._end(signal.SIGTERM)
+    async def stop(self, patience: float) -> None:
+        await self._end(signal.SIGTERM, patience)
 
     async def fail(self) -> None:
-        await self._end(signal.SIGKILL)
+        await self._end(signal.SIGKILL, _FAILING)
 
-    async def _end(self, by: signal.Signals) -> None:
+    async def _end(self, by: signal.Signals, patience: float) -> None:
         process, self._process = self._process, None
         if process is None:
             return
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(by)
         try:
-            await asyncio.wait_for(process.wait(), STOP)
+            await asyncio.wait_for(process.wait(), patience)
         except TimeoutError:
             process.kill()
             await process.wait()

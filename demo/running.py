@@ -7,14 +7,22 @@ import logging
 import secrets
 import signal
 import socket
-from contextlib import AsyncExitStack, suppress
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import click
 from aiohttp import web
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
+from demo.ports import HOST
 from demo.serving import Api
 from demo.showing import Showing
 from demo.world import World, WorldSettings
@@ -41,7 +49,7 @@ async def run(settings: RunSettings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     with _listen(settings) as listening:
-        running = asyncio.create_task(_serve(settings, listening, stopped))
+        running = asyncio.create_task(_serve(settings, listening))
         stopping = asyncio.create_task(stopped.wait())
         # Who is stopped while it starts does not wait until it has started.
         await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -52,13 +60,15 @@ async def run(settings: RunSettings) -> None:
             await running
 
 
-async def _serve(settings: RunSettings, listening: socket.socket, stopped: asyncio.Event) -> None:
+async def _serve(settings: RunSettings, listening: socket.socket) -> None:
     port = listening.getsockname()[1]
     loopback = _is_loopback(settings.host)
     token = None if loopback else secrets.token_urlsafe(_TOKEN_BYTES)
-    shown = _reachable(settings.host)
+    shown = _bracketed(_reachable(settings.host))
     async with AsyncExitStack() as stack:
-        world_settings = WorldSettings(settings.data, shown, settings.processes)
+        world_settings = WorldSettings(
+            settings.data, shown, None if shown == HOST else shown, settings.processes
+        )
         with progress() as bar:
             world = World(
                 world_settings, lambda done: bar.update(task, advance=1, description=done)
@@ -74,8 +84,37 @@ async def _serve(settings: RunSettings, listening: socket.socket, stopped: async
         stack.push_async_callback(runner.cleanup)
         await web.SockSite(runner, listening).start()
         query = "" if token is None else f"?token={token}"
-        click.echo(f"ready http://{_bracketed(shown)}:{port}/{query}")
-        await asyncio.sleep(settings.duration or 1e9)
+        click.echo(f"ready http://{shown}:{port}/{query}")
+        await _show_status(showing, settings.duration)
+
+
+async def _show_status(showing: Showing, duration: float | None) -> None:
+    """One line that stays where it is, until the time is up; none where nobody looks."""
+    console = Console(stderr=True)
+    end = None if duration is None else time.monotonic() + duration
+    with ExitStack() as stack:
+        live = None
+        if console.is_terminal:
+            live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
+        while end is None or time.monotonic() < end:
+            if live is not None:
+                live.update(status_line(showing.status()), refresh=True)
+            left = 1.0 if end is None else end - time.monotonic()
+            await asyncio.sleep(max(0.0, min(1.0, left)))
+
+
+def status_line(status: Mapping[str, Any]) -> Text:
+    """What the world does, for people."""
+    took = status["p50_ms"]
+    parts = [
+        f"up {timedelta(seconds=status['uptime_s'])}",
+        f"{status['nodes_up']} of {status['nodes']} nodes",
+        f"{status['crossings']} crossings"
+        + ("" if took is None else f", half within {took:.0f} ms"),
+        f"{status['pages']} page{'' if status['pages'] == 1 else 's'} open",
+        "Ctrl-C stops",
+    ]
+    return Text(" · ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _listen(settings: RunSettings) -> socket.socket:

@@ -8,18 +8,23 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
-from typing import Self
+from typing import Annotated, Self
 from xml.sax.saxutils import escape, quoteattr
 
 import aiohttp
+import msgspec
 from aiohttp import web
+from msgspec import Meta
 
+from demo.guarding import LOOPBACK
 from demo.headlines import headline
+from psph.configuration import load
+from psph.configuration.addresses import parse_address
 
 _log = logging.getLogger(__name__)
 
@@ -31,24 +36,26 @@ LONGEST_TITLE = 120
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
-@dataclass(frozen=True, slots=True)
-class SiteSettings:
-    """What a website knows about itself."""
+class SiteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The configuration file of a website."""
 
     domain: str
-    port: int
+    listen: list[str]
+    """The first names the port that topics have."""
     hub: str
     """Its hub's URL, for pings and for the feed's rel=hub."""
-    feeds: tuple[str, ...]
+    feeds: list[str]
     """The first grows by itself."""
     reachable: str
     """http://HOST:PORT where a browser reaches it: the links of its entries begin so."""
-    every: float = 20.0
+    file: str
+    """Where its entries are kept."""
+    every_s: Annotated[float, Meta(ge=0)] = 20.0
     """Seconds between two entries that come by themselves; 0: none do."""
 
     def topic(self, feed: str) -> str:
         """The feed's public name."""
-        return f"http://news.{self.domain}:{self.port}/{feed}"
+        return f"http://news.{self.domain}:{parse_address(self.listen[0])[1]}/{feed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +69,10 @@ class Entry:
 class Website:
     """Its feeds and the application that serves them; used as a context it grows."""
 
-    def __init__(
-        self, settings: SiteSettings, file: Path, *, may_publish: Callable[[web.Request], bool]
-    ) -> None:
+    def __init__(self, settings: SiteSettings, directory: Path) -> None:
+        """Its file is relative to the directory."""
         self._settings = settings
-        self._file = file
-        self._may_publish = may_publish
+        self._file = directory / settings.file
         self._random = Random()
         self._feeds: dict[str, list[Entry]] = {name: [] for name in settings.feeds}
         self._growing: asyncio.Task[None] | None = None
@@ -84,7 +89,7 @@ class Website:
         for name, entries in self._feeds.items():
             if not entries:
                 self._add(name, f"{name} of {self._settings.domain} begins here")
-        if self._settings.every:
+        if self._settings.every_s:
             self._growing = asyncio.create_task(self._grow())
         return self
 
@@ -106,7 +111,7 @@ class Website:
 
     async def _grow(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.every * self._random.uniform(0.8, 1.2))
+            await asyncio.sleep(self._settings.every_s * self._random.uniform(0.8, 1.2))
             try:
                 await self.publish(self._settings.feeds[0], headline(self._random))
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -195,7 +200,8 @@ class Website:
 
     async def _publish(self, request: web.Request) -> web.Response:
         feed, _ = self._entries(request)
-        if not self._may_publish(request):
+        # Programs and our page's server may, but not somebody else's web page in a browser.
+        if request.remote not in LOOPBACK or "Origin" in request.headers:
             raise web.HTTPForbidden(text="entries are added from this machine only\n")
         text = (await request.text()).strip()
         if not text or len(text) > LONGEST:
@@ -219,6 +225,18 @@ class Website:
 
 async def _healthz(request: web.Request) -> web.Response:
     return web.Response(text="ok\n")
+
+
+async def serve(file: Path, stack: AsyncExitStack) -> None:
+    """Run the website of a configuration file until the stack is left."""
+    settings = load(file, SiteSettings)
+    site = Website(settings, file.parent)
+    runner = web.AppRunner(site.app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    for each in settings.listen:
+        await web.TCPSite(runner, *parse_address(each)).start()
+    await stack.enter_async_context(site)
 
 
 def _xml(text: str) -> str:

@@ -7,20 +7,17 @@ import base64
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
-from aiohttp import web
 
 from bootstrap.registration import zone_key
-from demo import layout, ports
-from demo.parts import LocalPart, Part, ProcessPart, serving_here
+from demo import layout, ports, website
+from demo.parts import LocalPart, Part, ProcessPart, node_here
 from demo.ports import HOST
-from demo.website import SiteSettings, Website
 from psph.errors import PsphError
 
 PATIENCE = 60.0
@@ -38,7 +35,9 @@ class WorldSettings:
 
     directory: Path
     host: str = HOST
-    """Where browsers reach it."""
+    """Where browsers reach it; in brackets when it is IPv6."""
+    listen: str | None = None
+    """Where websites listen besides loopback."""
     processes: bool = False
     grow_every: float = 20.0
     """Seconds between entries that websites write by themselves."""
@@ -62,11 +61,9 @@ class World:
     async def __aenter__(self) -> Self:
         self.session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
         try:
-            # The name server first, and websites last: in the order they need each other.
-            await self._start([layout.NAME_SERVER])
-            await self._start(layout.FORWARDERS)
-            await self._start(layout.PROXIES.values())
-            await self._start(map(layout.website, layout.DOMAINS))
+            # Those who ask others last.
+            await self._start([layout.NAME_SERVER, *layout.FORWARDERS])
+            await self._start([*layout.PROXIES.values(), *map(layout.website, layout.DOMAINS)])
             await self._joined()
         except BaseException:
             await self.__aexit__()
@@ -77,12 +74,11 @@ class World:
         # Their servers wait for connections that are in use: ours end first.
         await self.session.close()
         # A PSPH takes its records back, for which it needs the name server.
-        names = [*layout.PROXIES.values(), *map(layout.website, layout.DOMAINS)]
-        await self._stop(names)
-        await self._stop(self.parts.keys() - names)
+        await self._stop(self.parts.keys() - {layout.NAME_SERVER}, 1.5)
+        await self._stop([layout.NAME_SERVER], 0.5)
 
-    async def _stop(self, names: Iterable[str]) -> None:
-        stopping = [self.parts[name].stop() for name in names if name in self.parts]
+    async def _stop(self, names: Iterable[str], patience: float) -> None:
+        stopping = [self.parts[name].stop(patience) for name in names]
         await asyncio.gather(*stopping, return_exceptions=True)
 
     # Addresses
@@ -97,8 +93,11 @@ class World:
 
     def topics(self, domain: str) -> dict[str, str]:
         """The topics of a domain, and where a client outside gets the same bytes."""
-        site = self._site(domain)
-        return {site.topic(feed): f"http://{HOST}:{site.port}/{feed}" for feed in site.feeds}
+        port = self.ports[f"{layout.website(domain)}.web"]
+        return {
+            f"http://news.{domain}:{port}/{feed}": f"http://{HOST}:{port}/{feed}"
+            for feed in layout.FEEDS
+        }
 
     def token(self, node: str) -> str:
         """The admin token of a part."""
@@ -145,58 +144,37 @@ class World:
 
     # Making
 
-    def _site(self, domain: str) -> SiteSettings:
-        port = self.ports[f"{layout.website(domain)}.web"]
-        return SiteSettings(
-            domain,
-            port,
-            f"{self.hub(domain)}/hub",
-            layout.FEEDS,
-            f"http://{self.settings.host}:{port}",
-            self.settings.grow_every,
-        )
-
     def _write(self, directory: Path) -> None:
+        settings = self.settings
         try:
             for each in (directory, directory / "data", directory / "logs"):
                 each.mkdir(parents=True, exist_ok=True)
             self.ports = ports.keep(directory, layout.port_names())
-            texts = layout.configurations(self.ports, _keep_secrets(directory))
-            for name, text in texts.items():
+            nodes = layout.configurations(self.ports, _keep_secrets(directory))
+            sites = layout.site_configurations(
+                self.ports, settings.host, settings.listen, settings.grow_every
+            )
+            for name, text in (nodes | sites).items():
                 path = directory / f"{name}.toml"
                 path.touch(0o600)  # it has keys in it
                 path.write_text(text)
-                self.parts[name] = self._node_part(path)
+                self.parts[name] = self._part(path, is_site=name in sites)
             for domain in layout.DOMAINS:
                 key = directory / f"zone-{layout.letter(domain)}.key"
                 if not key.exists():
                     zone_key.make(key)
-                name = layout.website(domain)
-                self.parts[name] = self._site_part(name, domain)
         except OSError as error:
             raise PsphError(
                 f"{directory} cannot be used ({error.strerror}): choose another --data"
             ) from None
 
-    def _node_part(self, file: Path) -> Part:
+    def _part(self, file: Path, *, is_site: bool) -> Part:
         if not self.settings.processes:
-            return serving_here(file)
-        log = file.parent / "logs" / f"{file.stem}.log"
-        return ProcessPart(file.stem, ["serve", "--config", str(file)], log)
-
-    def _site_part(self, name: str, domain: str) -> Part:
-        file = self.settings.directory / "data" / f"{name}.json"
-
-        async def begin(stack: AsyncExitStack) -> None:
-            settings = self._site(domain)
-            site = Website(settings, file, may_publish=_from_here)
-            runner = web.AppRunner(site.app, access_log=None, shutdown_timeout=1)
-            await runner.setup()
-            stack.push_async_callback(runner.cleanup)
-            await web.TCPSite(runner, HOST, settings.port).start()
-            await stack.enter_async_context(site)
-
-        return LocalPart(name, begin)
+            return (
+                LocalPart(file.stem, partial(website.serve, file)) if is_site else node_here(file)
+            )
+        arguments = ["site", str(file)] if is_site else ["serve", "--config", str(file)]
+        return ProcessPart(file.stem, arguments, file.parent / "logs" / f"{file.stem}.log")
 
     async def _start(self, names: Iterable[str]) -> None:
         async def start(part: Part) -> None:
@@ -241,11 +219,6 @@ class World:
 async def _until(ask: Callable[[], Awaitable[bool]]) -> None:
     while not await ask():  # noqa: ASYNC110  (it is another process that knows)
         await asyncio.sleep(_LOOK)
-
-
-def _from_here(request: web.Request) -> bool:
-    """Entries are added by programs and by our page's server, not by somebody else's web page."""
-    return "Origin" not in request.headers and request.remote == HOST
 
 
 def _keep_secrets(directory: Path) -> layout.Secrets:
