@@ -196,6 +196,7 @@ export class Chat {
 
   message(data) {
     const found = this.#windows.find(({ chat }) => chat.me === data.me);
+    this.trouble("");
     if (found?.view.received(data) && !this.#visible) this.#unseen += 1;
     this.#showUnseen();
   }
@@ -210,7 +211,8 @@ export class Chat {
 
   trouble(reason) {
     at("chat-trouble").hidden = !reason;
-    setText(at("chat-trouble"), reason);
+    const sentence = reason && `${reason[0].toUpperCase()}${reason.slice(1).replace(/\.?$/, ".")}`;
+    setText(at("chat-trouble"), sentence);
   }
 
   visible(is) {

@@ -31,7 +31,8 @@ export class Latency {
     const stages = list(data.stages)
       .filter((each) => text(each?.stage) && Number.isFinite(each.at_ms))
       .sort((one, other) => one.at_ms - other.at_ms);
-    if (!id || stages.length < 2) return;
+    // What the proxies say to each other has no topic, and is no update.
+    if (!id || !text(data.topic) || stages.length < 2) return;
     const total = number(data.total_ms) || stages.at(-1).at_ms - stages[0].at_ms;
     const made = { id, topic: text(data.topic), from: text(data.from), to: text(data.to), stages, total };
     // One update may reach several readers; the whole of it is told again when more is known.

@@ -10,8 +10,6 @@ const CALM = window.matchMedia("(prefers-reduced-motion: reduce)");
 const MOST_PACKETS = 3; // drawn on a link at a time
 const BUSY = 20; // publications a second that look like full traffic
 
-const isProxy = (node) => list(node.roles).some((role) => role === "proxy" || role === "hub");
-
 export class NetworkMap {
   #parent;
   #sideOf;
@@ -73,7 +71,9 @@ export class NetworkMap {
 
   #draw(state) {
     const frame = NARROW.matches ? TALL : WIDE;
-    const ends = state.nodes.filter(isProxy).sort((one, other) => (one.domain < other.domain ? -1 : 1));
+    const ends = state.nodes
+      .filter((each) => this.#sideOf(each.domain))
+      .sort((one, other) => (this.#sideOf(one.domain) < this.#sideOf(other.domain) ? -1 : 1));
     const places = layout(
       state.nodes.map((each) => each.name), state.links, ends.map((each) => each.name), frame.box,
     );
@@ -108,9 +108,9 @@ export class NetworkMap {
   }
 
   #node(node, { x, y }) {
-    const proxy = isProxy(node);
     const roles = list(node.roles);
     const side = this.#sideOf(node.domain);
+    const proxy = side !== ""; // the fabric's node of a web domain
     const group = svg("g", {
       class: `net-node ${side} ${proxy ? "proxy" : ""}`, transform: `translate(${x} ${y})`,
     });

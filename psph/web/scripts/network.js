@@ -196,11 +196,20 @@ export class Network {
     row.up = node.up === true;
     row.line.classList.toggle("down", !row.up);
     this.#showButton(row, `node ${node.name}`, ["Stop", "Start"], `the node ${node.name}`);
-    const roles = list(node.roles).filter((role) => role !== "forwarder").map(text);
-    const parts = [roles.length ? roles.join(", ") : "forwarder"];
+    const parts = [this.#job(node)];
     if (row.up && number(node.false_copies)) parts.push(`${node.false_copies} false copies`);
     setText(row.note, row.up ? parts.join(", ") : `${parts[0]}, stopped`);
     return row.line;
+  }
+
+  #job(node) {
+    if (this.#world.side(node.domain)) return `the PSPH of ${node.domain}`;
+    const roles = list(node.roles).map(text);
+    const jobs = [
+      roles.includes("rendezvous") ? "rendezvous server" : "",
+      roles.includes("topology") ? `topology manager${node.active_manager === true ? ", active" : ""}` : "",
+    ].filter(Boolean);
+    return jobs.join(", ") || "forwarding node";
   }
 
   #showButton(row, key, [off, on], what) {
