@@ -6,8 +6,8 @@ psph-a   |   \\ |    \\ |   psph-b
        \\ |    \\|     \\| /
         n2 --- n4 --- n6
 
-Each PSPH has two ways into the fabric, and from one to the other it is at least three links: so
-any link and any node but a PSPH may fail, and updates still arrive.
+Each PSPH has two ways into the fabric, and from one to the other it is four links at least. Any
+link and any node but a PSPH may fail, and updates still arrive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ DOMAINS = ("site-a.test", "site-b.test")
 FABRIC = "fabric.test"
 FORWARDERS = ("n1", "n2", "n3", "n4", "n5", "n6")
 PROXIES = {"site-a.test": "psph-a", "site-b.test": "psph-b"}
-RENDEZVOUS = ("n2", "n5")
+RENDEZVOUS = ("n2", "n5", "n6")
+"""Three, because a majority of them gives writer leases: any one may be stopped."""
 TOPOLOGY = ("n3", "n4")
 """One is active; the other takes over."""
 NAME_SERVER = "dns"
