@@ -1,7 +1,7 @@
 // Feeds: subscribe in one domain to a topic of another, see entries arrive, publish.
 
 import { post } from "./api.js";
-import { MOST_ENTRIES, advance } from "./memory.js";
+import { MOST_ENTRIES, MOST_FEEDS, advance } from "./memory.js";
 import { arrange, at, clock, duration, element, instant, list, safeLink, setText, text } from "./showing.js";
 
 export class Feeds {
@@ -105,6 +105,10 @@ export class Feeds {
       this.#state.feeds = this.#state.feeds.filter(
         (each) => each.domain !== domain || each.topic !== topic,
       );
+    } else if (this.#state.feeds.length >= MOST_FEEDS) {
+      at("subscribe-note").classList.add("bad");
+      setText(at("subscribe-note"), `${MOST_FEEDS} subscriptions are the most. Leave one first.`);
+      return false;
     } else {
       this.#state.feeds.push({ domain, topic, position: null, seen: {}, count: 0 });
     }
@@ -112,6 +116,7 @@ export class Feeds {
     this.#showTopics();
     this.#memory.saveSoon();
     this.#changed();
+    return true;
   }
 
   #subscribeByUrl(event) {
@@ -132,7 +137,7 @@ export class Feeds {
       setText(note, "You are subscribed to that already.");
       return;
     }
-    this.#toggle(this.#state.reader, topic);
+    if (!this.#toggle(this.#state.reader, topic)) return;
     setText(note, `Subscribed in ${this.#state.reader}.`);
     at("topic-url").value = "";
   }

@@ -126,7 +126,7 @@ export class Latency {
     if (href) {
       target.replaceChildren(element("a", { href, target: "_blank", rel: "noopener" }, "The last Spark report"));
     } else {
-      target.replaceChildren("No Spark report yet: psph report makes one from the trace files of this world.");
+      target.replaceChildren("There is no Spark report of this world yet.");
     }
   }
 }

@@ -6,7 +6,7 @@ import { list, number, text } from "./showing.js";
 
 const KEY = "psph world";
 const VERSION = 1;
-const MOST_FEEDS = 50;
+export const MOST_FEEDS = 16; // as many as the server follows for a page
 const MOST_PUBLISHERS = 8;
 export const MOST_ENTRIES = 100;
 export const MOST_MESSAGES = 200;

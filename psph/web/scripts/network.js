@@ -39,6 +39,7 @@ export class Network {
   #picked = ""; // the row of what was pointed at on the map
   #known = new Map();
   #waiting = new Map(); // switches that were turned, and to what
+  #tree = { topic: "", links: [] };
   #cut = null; // what was cut last, until the tree has found a way around it
 
   constructor({ world, state, memory, changed }) {
@@ -172,7 +173,7 @@ export class Network {
     const row = this.#row("link", link.id, label, (up) =>
       this.#turn(`link ${link.id}`, `/api/network/links/${encodeURIComponent(link.id)}`, up, () => {
         this.#log(up ? `You healed ${label}.` : `You cut ${label}.`, up ? "" : "broken");
-        this.#cut = up ? null : { at: Date.now(), link: link.id, name: label };
+        this.#broke(up, { link: link.id, name: label });
       }));
     // What was asked for: the switch follows it at once, the fabric finds out by itself.
     row.up = link.cut === undefined ? link.up : !link.cut;
@@ -191,7 +192,7 @@ export class Network {
     const row = this.#row("node", node.name, node.name, (up) =>
       this.#turn(`node ${node.name}`, `/api/network/nodes/${encodeURIComponent(node.name)}`, up, () => {
         this.#log(up ? `You started ${node.name}.` : `You stopped ${node.name}.`, up ? "" : "broken");
-        this.#cut = up ? null : { at: Date.now(), node: node.name, name: node.name };
+        this.#broke(up, { node: node.name, name: node.name });
       }));
     row.up = node.up === true;
     row.line.classList.toggle("down", !row.up);
@@ -244,9 +245,15 @@ export class Network {
     while (at("network-log").children.length > MOST_LINES) at("network-log").lastElementChild.remove();
   }
 
+  // Only what the tree uses has to be repaired.
+  #broke(up, what) {
+    const used = this.#last && this.#tree.links.some((id) => this.#touches(this.#last, id, what));
+    this.#cut = !up && used ? { ...what, at: Date.now() } : null;
+  }
+
   #note(state) {
     const before = this.#last;
-    if (!before) return;
+    if (!before) return this.#noteTree(state);
     const was = new Map(before.links.map((each) => [each.id, each.up]));
     for (const { id, a, b, up } of state.links) {
       if (was.has(id) && was.get(id) !== up) {
@@ -257,14 +264,16 @@ export class Network {
     for (const { name, up } of state.nodes) {
       if (wasNode.has(name) && wasNode.get(name) !== up) this.#log(up ? `${name} is up.` : `${name} is down.`);
     }
-    this.#noteTree(before, state);
+    return this.#noteTree(state);
   }
 
-  #noteTree(before, state) {
-    if (!before.tree || before.tree.topic !== state.tree?.topic) return;
-    const ids = list(state.tree.links);
-    const old = list(before.tree.links);
-    if (!ids.length || [...ids].sort().join() === [...old].sort().join()) return;
+  // There may be no tree for a moment: the last one is what the next is compared with.
+  #noteTree(state) {
+    const ids = list(state.tree?.links);
+    const { topic, links: old } = this.#tree;
+    if (!ids.length) return;
+    this.#tree = { topic: text(state.tree.topic), links: ids };
+    if (topic !== this.#tree.topic || [...ids].sort().join() === [...old].sort().join()) return;
     const added = ids.filter((id) => !old.includes(id));
     const name = (id) => {
       const link = state.links.find((each) => each.id === id);
@@ -289,7 +298,7 @@ export class Network {
     if (at("shards").dataset.shown === words) return;
     at("shards").dataset.shown = words;
     const lines = shards.map((shard) => {
-      const name = element("span", { className: "name b" }, element("i", { className: "dot" }), text(shard.server));
+      const name = element("span", { className: "name" }, element("i", { className: "dot" }), text(shard.server));
       const homes = `first home of ${counted(shard.first, "scope")}, second of ${number(shard.second)}`;
       const holds = `${counted(shard.items, "topic")}, ${counted(shard.registrations, "registration")} of ${counted(shard.clients, "client")}`;
       return element("li", {}, name, element("p", { className: "note" }, `${homes}: ${holds}`));

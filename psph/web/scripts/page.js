@@ -96,9 +96,9 @@ async function begin() {
 }
 
 function summary(data) {
-  const parts = [`up for ${longer(number(data.uptime_s))}`];
-  if (Number.isFinite(data.nodes_up)) parts.push(`${data.nodes_up} nodes`);
-  return `This world is ${parts.join(", ")}. Everything here comes from documented addresses: docs/http-api.md.`;
+  const nodes = Number.isFinite(data.nodes_up) ? ` with ${data.nodes_up} nodes` : "";
+  const since = `This world has been up for ${longer(number(data.uptime_s))}${nodes}.`;
+  return `${since} Everything here comes from documented addresses: docs/http-api.md.`;
 }
 
 begin();

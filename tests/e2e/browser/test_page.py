@@ -1,0 +1,384 @@
+"""The page of `psph up` in a real Chromium, as people use it."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api")
+
+from playwright.sync_api import expect  # noqa: E402
+
+from tests.e2e.browser.looking import CONTRAST, OUTLINE  # noqa: E402
+from tests.e2e.browser.world import PATIENCE, Line, Visitor, launch, running_world  # noqa: E402
+from tests.push_hub.browser import installed  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    installed() is None, reason="Chromium is not installed: apt-get install chromium"
+)
+
+DESK = {"viewport": {"width": 1280, "height": 860}}
+PHONE = {
+    "viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True,
+    "has_touch": True,
+}  # fmt: skip
+VIEWS = ("Feeds", "Chat", "Network", "Latency")
+SOON = {"timeout": PATIENCE}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    with running_world(tmp_path_factory.mktemp("world")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = launch(playwright)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(world, browser):
+    """Makes visitors; afterwards none of their browsers may have complained or looked elsewhere."""
+    visitors = []
+
+    def come(address=world, **context):
+        visitors.append(Visitor(browser, address, **(context or DESK)))
+        return visitors[-1]
+
+    yield come
+    for visitor in visitors:
+        visitor.context.close()
+    assert [each for visitor in visitors for each in visitor.complaints] == []
+    assert [each for visitor in visitors for each in visitor.elsewhere] == []
+
+
+def headline(words):
+    """Found again among all that the websites write by themselves."""
+    return f"{words} {uuid.uuid4().hex[:8]}"
+
+
+def test_a_new_user_subscribes_and_sees_an_update(visit):
+    user = visit()
+    page = user.arrive()
+    expect(page.get_by_text("Nothing yet.")).to_be_visible()
+    user.subscribe()
+    news = headline("The lighthouse is lit again")
+    user.publish(news)
+    user.sees(news)
+    entry = user.entries(news)
+    expect(entry.locator(".took")).to_have_text(re.compile(r"^[\d.]+ m?s$"))
+    expect(page.locator("#announcement")).to_contain_text(news)
+    user.picture("feeds")
+    # The link leads to the website, at an address that this browser reaches.
+    with user.context.expect_page() as opened:
+        entry.get_by_role("link", name=news).click()
+    expect(opened.value.get_by_role("heading", name=news)).to_be_visible(**SOON)
+    opened.value.close()
+
+
+def test_a_topic_is_subscribed_to_by_its_url_and_left_again(visit):
+    user = visit()
+    page = user.arrive()
+    page.get_by_role("radio", name="site-b.test").check()
+    page.get_by_label("Or a topic by its URL").fill("news.site-a.test/notes.xml")
+    page.get_by_label("Or a topic by its URL").press("Enter")
+    expect(page.get_by_text("Subscribed in site-b.test.")).to_be_visible()
+    user.entries("news.site-a.test/notes.xml").first.wait_for()
+    note = headline("A note")
+    user.publish(note, "news.site-a.test/notes.xml")
+    user.sees(note)
+    page.get_by_role("button", name="Leave news.site-a.test/notes.xml").click()
+    expect(
+        page.get_by_role("button", name="Subscribe to news.site-a.test/notes.xml")
+    ).to_be_visible()
+
+
+def test_what_is_no_address_is_said_to_be_none(visit):
+    user = visit()
+    page = user.arrive()
+    page.get_by_label("Or a topic by its URL").fill("javascript:alert(1)")
+    page.get_by_label("Or a topic by its URL").press("Enter")
+    expect(page.get_by_text("Write the address of a feed")).to_be_visible()
+    page.get_by_role("button", name="Publish").click()
+    expect(page.get_by_text("Write a headline first.")).to_be_visible()
+
+
+def test_markup_of_strangers_stays_text(visit):
+    user = visit()
+    page = user.arrive()
+    user.subscribe("news.site-b.test/notes.xml")
+    name = uuid.uuid4().hex[:8]
+    user.publish(f"<img src=x onerror=alert(1)><b>{name}</b>", "news.site-b.test/notes.xml")
+    # Whatever the hub leaves of it, the page shows as text.
+    user.sees(name)
+    assert page.locator("#entries img, #entries b").count() == 0
+
+
+def test_after_a_reload_everything_is_there_once(visit):
+    user = visit()
+    page = user.arrive()
+    user.subscribe()
+    before, meanwhile = headline("Before the reload"), headline("While nobody looked")
+    user.publish(before)
+    user.sees(before)
+    other = visit()
+    other.arrive()
+    page.goto("about:blank")
+    other.publish(meanwhile)
+    user.arrive()
+    user.sees(meanwhile)
+    user.sees(before)
+    expect(page.get_by_role("button", name="Leave news.site-b.test/feed.xml")).to_be_visible()
+
+
+def test_a_line_that_was_cut_is_resumed_and_nothing_is_missed(visit, world):
+    line = Line(world)
+    try:
+        user, other = visit(line.url), visit()
+        user.forgiven = "net::ERR_"
+        page = user.arrive()
+        other.arrive()
+        user.subscribe()
+        first, missed, last = (headline(words) for words in ("First", "Missed", "Last"))
+        other.publish(first)
+        user.sees(first)
+        line.cut()
+        connection = page.locator("#connection")
+        expect(connection).to_have_text(re.compile("Reconnecting"), **SOON)
+        other.publish(missed)
+        expect(other.page.get_by_text("Published on")).to_be_visible()
+        line.mend()
+        expect(connection).to_have_attribute("data-state", re.compile("resumed|live"), **SOON)
+        user.sees(missed)
+        other.publish(last)
+        user.sees(last)
+        for each in (first, missed, last):
+            user.sees(each)
+    finally:
+        line.close()
+
+
+def test_two_people_chat_and_find_their_words_again(visit):
+    user = visit()
+    page = user.arrive("chat")
+    alice = page.get_by_role("region", name="alice@site-a.test")
+    bob = page.get_by_role("region", name="bob@site-b.test")
+    question, answer = headline("Can you read this?"), headline("Yes, <b>word</b> for word.")
+    for window, said in ((alice, question), (bob, answer)):
+        window.get_by_role("textbox").fill(said)
+        window.get_by_role("textbox").press("Enter")
+        for reader in (alice, bob):
+            line = reader.get_by_role("log").get_by_role("listitem").filter(has_text=said)
+            expect(line).to_have_count(1, **SOON)
+            expect(line).to_have_class(re.compile("sent"), **SOON)
+    for window, buddy in ((alice, "bob"), (bob, "alice")):
+        expect(window.get_by_text(f"{buddy} is here")).to_be_visible(**SOON)
+    user.picture("chat")
+    page.reload()
+    somebody = visit()  # another browser, which remembers nothing
+    for reading in (page, somebody.arrive("chat")):
+        for name in ("alice@site-a.test", "bob@site-b.test"):
+            lines = reading.get_by_role("region", name=name).get_by_role("listitem")
+            for said in (question, answer):
+                expect(lines.filter(has_text=said)).to_have_count(1, **SOON)
+
+
+def test_a_link_is_cut_and_updates_keep_arriving(visit):
+    user = visit()
+    page = user.arrive()
+    user.subscribe()
+    user.view("Network")
+    page.get_by_label("Tree of").select_option(label="news.site-b.test/feed.xml")
+    in_tree = page.locator("#links li.in-tree")
+    expect(in_tree).not_to_have_count(0, **SOON)
+    user.picture("network")
+    # One in the middle: each PSPH has two links, and could lose one, too.
+    name = in_tree.filter(has_not_text="psph").first.locator(".name").inner_text()
+    a, b = name.split(" – ")
+    page.get_by_role("button", name=f"Cut the link {a} to {b}").click()
+    log = page.get_by_role("log", name="What happened")
+    expect(log.get_by_text(f"You cut {name}.")).to_be_visible(**SOON)
+    expect(log.get_by_text(re.compile(rf"Repaired .* after {name} went"))).to_be_visible(**SOON)
+    expect(in_tree.filter(has_text=name)).to_have_count(0)
+    user.picture("network-cut")
+    user.view("Feeds")
+    news = headline("Around the broken link")
+    user.publish(news)
+    user.sees(news)
+    user.view("Network")
+    page.get_by_role("button", name=f"Heal the link {a} to {b}").click()
+    expect(log.get_by_text(f"{name} works again.")).to_be_visible(**SOON)
+
+
+def test_a_node_is_stopped_and_updates_keep_arriving(visit):
+    user = visit()
+    page = user.arrive()
+    user.subscribe()
+    user.view("Network")
+    page.get_by_label("Tree of").select_option(label="news.site-b.test/feed.xml")
+    middle = page.locator("#links li.in-tree").filter(has_not_text="psph").first
+    node = middle.locator(".name").inner_text().split(" – ")[0]
+    # On the map, as with a finger; the switch comes up below it.
+    page.locator(".net-node", has_text=node).click()
+    page.get_by_label("Chosen on the map").get_by_role(
+        "button", name=f"Stop the node {node}"
+    ).click()
+    stopped = page.get_by_role("button", name=f"Start the node {node}")
+    expect(stopped).to_have_count(2, **SOON)
+    log = page.get_by_role("log", name="What happened")
+    expect(log.get_by_text(re.compile(rf"Repaired .* after {node} went"))).to_be_visible(**SOON)
+    user.view("Feeds")
+    news = headline("Past the node that is gone")
+    user.publish(news)
+    user.sees(news)
+    user.view("Network")
+    stopped.last.click()
+    expect(page.get_by_role("button", name=f"Stop the node {node}")).to_have_count(2, **SOON)
+
+
+def test_a_crossing_is_shown_stage_by_stage(visit):
+    user = visit()
+    page = user.arrive()
+    user.subscribe()
+    user.view("Latency")
+    user.view("Feeds")
+    news = headline("For the stopwatch")
+    user.publish(news)
+    user.sees(news)
+    user.view("Latency")
+    bar = page.get_by_role("listitem").filter(has_text="to site-a.test").get_by_role("img").first
+    expect(bar).to_have_accessible_name(re.compile(r"Fetch .* Publish .* Deliver "), **SOON)
+    expect(page.locator("#percentiles div", has_text="p50")).to_contain_text(" ms", **SOON)
+    user.picture("latency")
+
+
+def test_a_phone_shows_it_in_one_column(visit):
+    user = visit(**PHONE)
+    page = user.arrive()
+    user.subscribe()
+    for name in VIEWS:
+        user.view(name)
+        panel = page.get_by_role("tabpanel", name=name)
+        expect(panel).to_be_visible()
+        if name == "Network":
+            expect(panel.locator(".net-node")).not_to_have_count(0, **SOON)
+            node = panel.locator(".net-node", has_text="n1").first.bounding_box()
+            assert node["height"] >= 24  # a finger finds it
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= PHONE["viewport"]["width"], name
+        lefts = panel.locator(".card").evaluate_all(
+            "cards => cards.map(card => Math.round(card.getBoundingClientRect().left))"
+        )
+        assert len(set(lefts)) == 1, name
+        user.picture(f"phone-{name.lower()}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everything_can_be_read_in_light_and_dark(visit, scheme):
+    user = visit(**DESK, color_scheme=scheme, reduced_motion="reduce")
+    page = user.arrive()
+    user.subscribe()
+    for name in VIEWS:
+        user.view(name)
+        if name == "Network":
+            expect(page.locator(".net-node")).not_to_have_count(0, **SOON)
+        faint, background = page.evaluate(CONTRAST)
+        assert faint == []
+        assert (background < 0.2) == (scheme == "dark")
+        if scheme == "dark":
+            user.picture(f"dark-{name.lower()}")
+
+
+def test_the_keyboard_is_enough(visit):
+    user = visit()
+    page = user.arrive()
+    focus = page.locator(":focus")
+
+    def press_until(key, what):
+        for _ in range(40):
+            page.keyboard.press(key)
+            if focus.count() and what(focus):
+                assert focus.evaluate(OUTLINE)
+                return
+        raise AssertionError(f"{key} does not lead there")
+
+    def named(name):
+        return lambda found: found.get_attribute("aria-label") == name
+
+    press_until("Tab", lambda found: found.inner_text() == "Skip to the view")
+    press_until("Tab", lambda found: found.get_attribute("role") == "tab")
+    for name in ("Chat", "Network", "Latency", "Feeds"):  # and around
+        page.keyboard.press("ArrowRight")
+        expect(page.get_by_role("tab", name=name)).to_be_focused()
+        expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+        expect(page.get_by_role("tabpanel", name=name)).to_be_visible()
+        expect(page.get_by_role("tabpanel")).to_have_count(1)
+    press_until("Tab", lambda found: found.get_attribute("type") == "radio")
+    press_until("Tab", named("Subscribe to news.site-b.test/feed.xml from site-a.test"))
+    page.keyboard.press("Enter")
+    expect(focus).to_have_text("Leave")  # the focus stays where it was
+    user.entries("news.site-b.test/feed.xml").first.wait_for()
+    press_until("Tab", lambda found: found.get_attribute("id") == "publish-text")
+    news = headline("Typed by hand")
+    page.keyboard.type(news)
+    page.keyboard.press("Enter")
+    user.sees(news)
+    press_until("Shift+Tab", lambda found: found.get_attribute("role") == "tab")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.locator("#links button").first.wait_for()
+    press_until("Tab", named("Cut the link n1 to n2"))
+    page.keyboard.press("Space")
+    expect(focus).to_have_text("Heal", **SOON)
+    page.keyboard.press("Space")
+    expect(focus).to_have_text("Cut", **SOON)
+
+
+def test_a_screen_reader_finds_a_name_for_everything(visit):
+    user = visit()
+    page = user.arrive()
+    user.subscribe()
+    for name in VIEWS:
+        user.view(name)
+        if name == "Network":
+            page.locator("#links button").first.wait_for()
+        tree = page.locator("body").aria_snapshot()
+        roles = "button|textbox|combobox|radio|tab|tabpanel|img|log|region|link|group"
+        assert re.findall(rf"^\s*- (?:{roles})(?::|$).*", tree, re.M) == []
+        assert page.get_by_role("heading", level=1).count() == 1
+    # What arrives is announced, without interrupting.
+    for role in ("status", "log"):
+        for each in page.locator(f"[role={role}]").all():
+            assert each.get_attribute("aria-live") in (None, "polite")
+
+
+def test_the_same_graph_gives_the_same_map(visit):
+    page = visit().arrive()
+    graph = {
+        "names": ["psph-a", "n1", "n2", "n3", "n4", "psph-b"],
+        "links": [
+            {"a": "psph-a", "b": "n1"}, {"a": "psph-a", "b": "n2"}, {"a": "n1", "b": "n4"},
+            {"a": "n2", "b": "n3"}, {"a": "n3", "b": "psph-b"}, {"a": "n4", "b": "psph-b"},
+        ],
+    }  # fmt: skip
+    place = """async ({names, links}) => {
+        const {layout} = await import("/web/scripts/layout.js");
+        const box = {left: 0, top: 0, width: 900, height: 300};
+        const placed = layout(names, links, ["psph-a", "psph-b"], box);
+        return Object.fromEntries([...placed].map(([name, {x, y}]) => [name, [x, y]]));
+    }"""
+    first = page.evaluate(place, graph)
+    backwards = {key: list(reversed(value)) for key, value in graph.items()}
+    assert page.evaluate(place, backwards) == first
+    assert first["psph-a"] == [0, 150]
+    assert first["psph-b"] == [900, 150]
+    # In columns by distance, and in an order in which no links cross.
+    assert first["n1"][0] == first["n2"][0] == 300
+    assert first["n3"][0] == first["n4"][0] == 600
+    assert first["n1"][1] == first["n4"][1] != first["n2"][1] == first["n3"][1]
