@@ -38,6 +38,9 @@ FEEDS = ("feed.xml", "notes.xml")
 NODES = (*FORWARDERS, *PROXIES.values())
 """Everybody with links."""
 
+Ways = Mapping[tuple[str, str], int]
+"""By sender and receiver: the port of whoever stands between the two and passes packets on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
@@ -74,12 +77,12 @@ def port_names() -> list[str]:
     ]
 
 
-def configurations(ports: Mapping[str, int], secrets: Secrets) -> dict[str, str]:
-    """The TOML of every part that `psph serve` runs, in the order they are to be started."""
+def configurations(ports: Mapping[str, int], secrets: Secrets, ways: Ways) -> dict[str, str]:
+    """The TOML of every part that `psph serve` runs."""
     return {
         NAME_SERVER: _name_server(ports, secrets),
-        **{node: _forwarder(node, ports, secrets) for node in FORWARDERS},
-        **{PROXIES[domain]: _proxy(domain, ports, secrets) for domain in DOMAINS},
+        **{node: _forwarder(node, ports, secrets, ways) for node in FORWARDERS},
+        **{PROXIES[domain]: _proxy(domain, ports, secrets, ways) for domain in DOMAINS},
     }
 
 
@@ -125,20 +128,20 @@ def _name_server(ports: Mapping[str, int], secrets: Secrets) -> str:
     return text
 
 
-def _forwarder(name: str, ports: Mapping[str, int], secrets: Secrets) -> str:
+def _forwarder(name: str, ports: Mapping[str, int], secrets: Secrets, ways: Ways) -> str:
     roles = ["forwarder"]
     roles += ["rendezvous"] if name in RENDEZVOUS else []
     roles += ["topology"] if name in TOPOLOGY else []
-    text = _node(name, FABRIC, roles, ports) + _fabric(name, ports, secrets)
+    text = _node(name, FABRIC, roles, ports) + _fabric(name, ports, secrets, ways)
     return text + _RENDEZVOUS + _TRACES.format(name=name)
 
 
-def _proxy(domain: str, ports: Mapping[str, int], secrets: Secrets) -> str:
+def _proxy(domain: str, ports: Mapping[str, int], secrets: Secrets, ways: Ways) -> str:
     name, short = PROXIES[domain], letter(domain)
     dns, hub = f"{HOST}:{ports['dns.dns']}", ports[f"{name}.hub"]
     return (
         _node(name, domain, ["proxy"], ports)
-        + _fabric(name, ports, secrets)
+        + _fabric(name, ports, secrets, ways)
         + _RENDEZVOUS
         + f"""
 [bootstrap]
@@ -170,7 +173,7 @@ def _node(name: str, domain: str, roles: list[str], ports: Mapping[str, int]) ->
     )
 
 
-def _fabric(name: str, ports: Mapping[str, int], secrets: Secrets) -> str:
+def _fabric(name: str, ports: Mapping[str, int], secrets: Secrets, ways: Ways) -> str:
     text = (
         f'\n[fabric]\nlisten = "{HOST}:{ports[f"{name}.fabric"]}"\n'
         f'keys = ["{secrets.fabric_key}"]\nlink_seed = "{secrets.link_seed}"\n'
@@ -183,7 +186,7 @@ def _fabric(name: str, ports: Mapping[str, int], secrets: Secrets) -> str:
     for link in LINKS:
         if name in link:
             other = link[1 - link.index(name)]
-            address = f"{HOST}:{ports[f'{other}.fabric']}"
+            address = f"{HOST}:{ways.get((name, other), ports[f'{other}.fabric'])}"
             text += f'\n[[fabric.link]]\nname = "{other}"\naddress = "{address}"\n'
     return text
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 from collections.abc import Iterable
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
+from random import SystemRandom
 
 from psph.errors import PsphError
 
 HOST = "127.0.0.1"
 NAME = "ports.json"
+RANGE = range(12_000, 20_000)
 
 
 def keep(directory: Path, names: Iterable[str]) -> dict[str, int]:
@@ -43,29 +45,34 @@ def _read(path: Path, names: list[str]) -> dict[str, int]:
 
 
 def _check_free(name: str, port: int, path: Path) -> None:
-    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-        with socket.socket(socket.AF_INET, kind) as probe:
-            if kind == socket.SOCK_STREAM:
-                # As a server does: connections of the last run may not have been forgotten yet.
+    if not is_free(port):
+        raise PsphError(
+            f"port {port}, which {name} had in the last run, is in use: stop the other psph up,"
+            f" or remove {path}"
+        )
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody has it on loopback, by TCP or by UDP: a name server has both."""
+    with ExitStack() as stack:
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            probe = stack.enter_context(socket.socket(socket.AF_INET, kind))
+            if kind is socket.SOCK_STREAM:
+                # As servers do: connections of the last run may not have been forgotten yet.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, port))
             except OSError:
-                raise PsphError(
-                    f"port {port}, which {name} had in the last run, is in use: stop the other"
-                    f" psph up, or remove {path}"
-                ) from None
+                return False
+    return True
 
 
 def _free(count: int) -> list[int]:
-    """Free for TCP and for UDP: a name server has both. All are held until all are found."""
-    with ExitStack() as held:
-        found: list[int] = []
-        while len(found) < count:
-            stream = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            packets = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-            stream.bind((HOST, 0))
-            with contextlib.suppress(OSError):
-                packets.bind((HOST, stream.getsockname()[1]))
-                found.append(stream.getsockname()[1])
-        return found
+    # Below the range that systems choose from for connections: nobody gets one of these by
+    # chance while the part that has it is stopped.
+    candidates = list(RANGE)
+    SystemRandom().shuffle(candidates)
+    found = list(islice(filter(is_free, candidates), count))
+    if len(found) < count:
+        raise PsphError(f"there are no {count} free ports from {RANGE[0]} to {RANGE[-1]}")
+    return found

@@ -7,7 +7,7 @@ import base64
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -41,6 +41,8 @@ class WorldSettings:
     processes: bool = False
     grow_every: float = 20.0
     """Seconds between entries that websites write by themselves."""
+    ways: layout.Ways = field(default_factory=dict)
+    """For who wants to see what passes the links."""
 
 
 class World:
@@ -150,7 +152,7 @@ class World:
             for each in (directory, directory / "data", directory / "logs"):
                 each.mkdir(parents=True, exist_ok=True)
             self.ports = ports.keep(directory, layout.port_names())
-            nodes = layout.configurations(self.ports, _keep_secrets(directory))
+            nodes = layout.configurations(self.ports, _keep_secrets(directory), settings.ways)
             sites = layout.site_configurations(
                 self.ports, settings.host, settings.listen, settings.grow_every
             )
