@@ -54,7 +54,7 @@ class Crossings:
     def __init__(self) -> None:
         self._open: OrderedDict[str, _Update] = OrderedDict()
         self._done: OrderedDict[str, None] = OrderedDict()
-        self._entered: OrderedDict[str, int] = OrderedDict()
+        self._pinged: OrderedDict[str, int] = OrderedDict()
         self._forwarded: deque[Event] = deque(maxlen=2_000)
         self.last: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self.count = 0
@@ -67,18 +67,18 @@ class Crossings:
             name = event.get("trace_id")
             if name is None or event["stage"] not in _ORDER or "reason" in event:
                 continue
-            entered = min(event["mono_ns"], self._entered.get(name, event["mono_ns"]))
-            self._entered[name] = entered
-            if len(self._entered) > 4 * UNFINISHED:
-                self._entered.popitem(last=False)
+            if event["stage"] == Stage.PING_RECEIVED:
+                self._pinged.setdefault(name, event["mono_ns"])
+                if len(self._pinged) > 4 * UNFINISHED:
+                    self._pinged.popitem(last=False)
             if name not in self._done:
                 self._open.setdefault(name, _Update()).events.append(event)
                 if len(self._open) > UNFINISHED:
                     self._open.popitem(last=False)
 
-    def entered(self, trace_id: str) -> int | None:
-        """When the update entered our world: nanoseconds of the monotonic clock."""
-        return self._entered.get(trace_id)
+    def pinged(self, trace_id: str) -> int | None:
+        """When the publisher said that there is an update: nanoseconds of the monotonic clock."""
+        return self._pinged.get(trace_id)
 
     def finished(self, now: int) -> list[dict[str, Any]]:
         """The crossings that are complete and were not before."""

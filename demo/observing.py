@@ -56,12 +56,12 @@ class Observer:
         What was there already when somebody began to look did not take that long to arrive.
         """
         now = time.monotonic_ns()
-        if self.crossings.entered(trace_id) is None:
+        if self.crossings.pinged(trace_id) is None:
             await self._take_traces(layout.PROXIES.values())
-        entered = self.crossings.entered(trace_id)
-        if entered is None or entered < opened:
+        pinged = self.crossings.pinged(trace_id)
+        if pinged is None or pinged < opened:
             return None
-        return round((now - entered) / 1e6, 1)
+        return round((now - pinged) / 1e6, 1)
 
     async def stop(self) -> None:
         if self._asking is not None:
