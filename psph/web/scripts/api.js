@@ -16,7 +16,8 @@ async function ask(method, path, body) {
     throw new Error("The world does not answer. Is psph up still running?");
   }
   const said = await answer.text();
-  if (!answer.ok) throw Object.assign(new Error(reason(answer.status, said)), { status: answer.status });
+  const { ok, status } = answer;
+  if (!ok) throw Object.assign(new Error(reason(status, said)), { status });
   try {
     return said ? JSON.parse(said) : null;
   } catch {

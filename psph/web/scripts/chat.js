@@ -43,7 +43,8 @@ class Window {
     this.#log = element("ol", { className: "messages", tabIndex: 0, role: "log" });
     this.#log.setAttribute("aria-label", `What ${me} and ${buddy} wrote`);
     this.#input = element("input", {
-      type: "text", maxLength: LONGEST, placeholder: `Write to ${localPart(buddy)}`, autocomplete: "off",
+      type: "text", maxLength: LONGEST, autocomplete: "off",
+      placeholder: `Write to ${localPart(buddy)}`,
     });
     this.#input.setAttribute("aria-label", `Message from ${me} to ${buddy}`);
     const form = element("form", {}, this.#input, element("button", { type: "submit" }, "Send"));
@@ -52,7 +53,7 @@ class Window {
       const written = this.#input.value.trim();
       if (!written) return;
       this.#input.value = "";
-      this.#send({ id: newId(), from: me, to: buddy, text: written, at: Date.now(), state: "pending" });
+      this.#send({ id: newId(), from: me, to: buddy, text: written, at: Date.now() });
     });
     const frame = element(
       "section", { className: `card window ${this.#side}` },
@@ -64,9 +65,9 @@ class Window {
 
   presence(state) {
     const buddy = localPart(this.#chat.with);
-    const said = { here: `${buddy} is here`, away: `${buddy} is away` }[state] ?? `talking with ${buddy}`;
+    const words = { here: `${buddy} is here`, away: `${buddy} is away` };
     this.#presence.dataset.state = state;
-    setText(this.#presence, said);
+    setText(this.#presence, words[state] ?? `talking with ${buddy}`);
   }
 
   async #send(message) {
@@ -138,7 +139,8 @@ class Window {
     if (line.dataset.shown === state) return line;
     line.dataset.shown = state;
     line.className = className;
-    line.replaceChildren(...(message.kind ? this.#noticeParts(message) : this.#messageParts(message)));
+    const parts = message.kind ? this.#noticeParts(message) : this.#messageParts(message);
+    line.replaceChildren(...parts);
     return line;
   }
 
@@ -206,7 +208,9 @@ export class Chat {
   }
 
   presence(data) {
-    for (const { chat, view } of this.#windows) if (chat.with === data.jid) view.presence(text(data.state));
+    for (const { chat, view } of this.#windows) {
+      if (chat.with === data.jid) view.presence(text(data.state));
+    }
   }
 
   trouble(reason) {

@@ -2,7 +2,9 @@
 
 import { post } from "./api.js";
 import { MOST_ENTRIES, MOST_FEEDS, advance } from "./memory.js";
-import { arrange, at, clock, duration, element, instant, list, safeLink, setText, text } from "./showing.js";
+import {
+  arrange, at, clock, duration, element, instant, list, safeLink, setText, text,
+} from "./showing.js";
 
 export class Feeds {
   #world;
@@ -31,7 +33,9 @@ export class Feeds {
   }
 
   wanted() {
-    return this.#state.feeds.map(({ domain, topic, position }) => ({ domain, topic, after: position }));
+    return this.#state.feeds.map((each) => (
+      { domain: each.domain, topic: each.topic, after: each.position }
+    ));
   }
 
   // Subscribing
@@ -80,7 +84,8 @@ export class Feeds {
       button.addEventListener("click", () => this.#toggle(reader, url));
       // A name breaks at its path, not at the hyphens of its host.
       const [host, ...path] = this.#world.nameOf(url).split(/(?=\/)/);
-      const name = element("bdi", { title: url }, element("span", {}, host), element("wbr"), path.join(""));
+      const whole = element("span", {}, host);
+      const name = element("bdi", { title: url }, whole, element("wbr"), path.join(""));
       name.classList.toggle("long", host.length > 30);
       const note = element("span", { className: "note" });
       const dot = element("i", { className: "dot" });
@@ -92,7 +97,8 @@ export class Feeds {
     const name = this.#world.nameOf(url);
     setText(row.button, feed ? "Leave" : "Subscribe");
     row.button.className = feed || domain === reader ? "small second" : "small";
-    row.button.setAttribute("aria-label", feed ? `Leave ${name}` : `Subscribe to ${name} from ${reader}`);
+    const label = feed ? `Leave ${name}` : `Subscribe to ${name} from ${reader}`;
+    row.button.setAttribute("aria-label", label);
     const way = domain === reader ? "in this domain" : "across the fabric";
     const failed = feed && this.#failed.get(key);
     row.note.classList.toggle("bad", Boolean(failed));
@@ -131,8 +137,8 @@ export class Feeds {
       return;
     }
     // A name of this world without its port means the topic that has it.
-    const same = this.#world.topics().find((each) => `http://${this.#world.nameOf(each.url)}` === url);
-    const topic = same?.url ?? url;
+    const known = this.#world.topics().map((each) => each.url);
+    const topic = known.find((each) => `http://${this.#world.nameOf(each)}` === url) ?? url;
     if (this.#find(this.#state.reader, topic)) {
       setText(note, "You are subscribed to that already.");
       return;
@@ -164,7 +170,8 @@ export class Feeds {
       took: Number.isFinite(data.took_ms) ? data.took_ms : null, at: instant(data.arrived),
     };
     const made = (entries.length ? entries : [{ title: "The topic has changed" }]).map((entry) => ({
-      ...common, title: text(entry.title), link: safeLink(text(entry.link)), summary: text(entry.summary),
+      ...common, title: text(entry.title), link: safeLink(text(entry.link)),
+      summary: text(entry.summary),
     }));
     for (const entry of [...made].reverse()) this.#add(entry);
     setText(at("announcement"), `New from ${this.#world.nameOf(feed.topic)}: ${made[0].title}`);
@@ -208,15 +215,19 @@ export class Feeds {
     const line = element("i", { className: /^(a-b|b-a)$/.test(sides) ? sides : "none" });
     line.setAttribute("aria-hidden", "true");
     const route = element(
-      "span", { className: "route" }, element("bdi", { title: topic }, this.#world.nameOf(topic)), line,
+      "span", { className: "route" },
+      element("bdi", { title: topic }, this.#world.nameOf(topic)), line,
       element("span", { className: "unseen" }, "read in"), element("bdi", {}, domain),
     );
+    const meaning = "From the website's ping to this page";
     const pill = Number.isFinite(took)
-      ? element("span", { className: "took", title: "From the website's ping to this page" }, duration(took))
+      ? element("span", { className: "took", title: meaning }, duration(took))
       : element("span", { className: "took quietly" }, "as it stood");
     return [
       element("h3", {}, heading),
-      summary && summary !== title ? element("p", { className: "summary" }, summary.slice(0, 400)) : null,
+      summary && summary !== title
+        ? element("p", { className: "summary" }, summary.slice(0, 400))
+        : null,
       element("p", { className: "meta" }, route, pill, clock(moment)),
     ];
   }
@@ -251,8 +262,7 @@ export class Feeds {
   // Publishing
 
   #showPublishing() {
-    const options = this.#world.topics().map(({ url }) => element("option", { value: url }, this.#world.nameOf(url)));
-    at("publish-topic").append(...options);
+    at("publish-topic").append(...this.#world.options());
     // The first one that a reader in the first domain gets across the fabric.
     const other = this.#world.topics().find((each) => each.domain !== this.#state.reader);
     if (other) at("publish-topic").value = other.url;

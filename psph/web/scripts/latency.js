@@ -1,7 +1,9 @@
 // Latency: the last crossings stage by stage, percentiles, and where the time goes.
 
-import { figures } from "./network.js";
-import { arrange, at, duration, element, list, number, percent, safeLink, setText, text } from "./showing.js";
+import { figures } from "./figures.js";
+import {
+  arrange, at, duration, element, list, number, percent, safeLink, text,
+} from "./showing.js";
 
 const MOST = 12;
 const WORDS = {
@@ -34,10 +36,11 @@ export class Latency {
     // What the proxies say to each other has no topic, and is no update.
     if (!id || !text(data.topic) || stages.length < 2) return;
     const total = number(data.total_ms) || stages.at(-1).at_ms - stages[0].at_ms;
-    const made = { id, topic: text(data.topic), from: text(data.from), to: text(data.to), stages, total };
+    const made = { id, topic: text(data.topic), to: text(data.to), stages, total };
     // One update may reach several readers; the whole of it is told again when more is known.
     const key = (each) => `${each.id} ${each.to}`;
-    this.#crossings = [made, ...this.#crossings.filter((each) => key(each) !== key(made))].slice(0, MOST);
+    const others = this.#crossings.filter((each) => key(each) !== key(made));
+    this.#crossings = [made, ...others].slice(0, MOST);
     this.#lines.delete(key(made));
     this.#show(key);
   }
@@ -108,10 +111,11 @@ export class Latency {
       const bar = element("i");
       bar.style.width = `${Math.min(100, number(share) * 100)}%`;
       const what = WORDS[stage]?.[1] ?? "";
+      const part = percent(number(share));
       return element(
         "li", { className: className(stage) }, element("i", { className: "swatch" }),
         element("b", {}, word(stage)),
-        element("span", {}, Number.isFinite(p50) ? `${duration(p50)}, ${percent(number(share))}` : percent(number(share))),
+        element("span", {}, Number.isFinite(p50) ? `${duration(p50)}, ${part}` : part),
         element("div", { className: "share" }, bar),
         what ? element("span", { className: "note" }, what) : null,
       );
@@ -124,7 +128,8 @@ export class Latency {
     if (target.dataset.shown === (href ?? "none")) return;
     target.dataset.shown = href ?? "none";
     if (href) {
-      target.replaceChildren(element("a", { href, target: "_blank", rel: "noopener" }, "The last Spark report"));
+      const words = "The last Spark report";
+      target.replaceChildren(element("a", { href, target: "_blank", rel: "noopener" }, words));
     } else {
       target.replaceChildren("There is no Spark report of this world yet.");
     }

@@ -77,12 +77,14 @@ export function layout(all, allLinks, anchors, box, room = 55) {
   const names = [...new Set(all)].sort();
   const links = allLinks.filter(({ a, b }) => names.includes(a) && names.includes(b));
   const [first, last] = anchors;
-  if (!names.includes(first) || !names.includes(last) || first === last) return inCircle(names, box);
+  const anchored = names.includes(first) && names.includes(last) && first !== last;
+  if (!anchored) return inCircle(names, box);
   const [fromFirst, fromLast] = [hops(names, links, first), hops(names, links, last)];
   const rank = (name) => fromFirst(name) - fromLast(name);
   const others = names.filter((name) => name !== first && name !== last);
   const ranks = [...new Set(others.map(rank))].sort((one, other) => one - other);
-  const columns = [[first], ...ranks.map((each) => others.filter((name) => rank(name) === each)), [last]];
+  const between = ranks.map((each) => others.filter((name) => rank(name) === each));
+  const columns = [[first], ...between, [last]];
   const upright = box.height > box.width;
   const score = () => ugliness(inColumns(columns, box, upright), links, room);
   let best = score();

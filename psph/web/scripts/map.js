@@ -79,7 +79,8 @@ export class NetworkMap {
     );
     const names = state.nodes.map((each) => each.name).join(", ");
     const title = svg("title", { id: "map-title" });
-    title.textContent = `Map of ${state.nodes.length} nodes and ${state.links.length} links: ${names}. The lists below say the same.`;
+    const counts = `${state.nodes.length} nodes and ${state.links.length} links`;
+    title.textContent = `Map of ${counts}: ${names}. The lists below say the same.`;
     const picture = svg("svg", {
       viewBox: `0 0 ${frame.width} ${frame.height}`, role: "img", "aria-labelledby": "map-title",
     }, title);
@@ -126,9 +127,14 @@ export class NetworkMap {
       group.append(domain);
     }
     if (roles.includes("rendezvous")) {
-      group.append(svg("rect", { class: "badge-rendezvous", x: -8, y: -8, width: 16, height: 16, rx: 3, transform: "translate(21 -21) rotate(45)" }));
+      group.append(svg("rect", {
+        class: "badge-rendezvous", x: -8, y: -8, width: 16, height: 16, rx: 3,
+        transform: "translate(21 -21) rotate(45)",
+      }));
     }
-    if (roles.includes("topology")) group.append(svg("circle", { class: "badge-manager", cx: -21, cy: -21, r: 8 }));
+    if (roles.includes("topology")) {
+      group.append(svg("circle", { class: "badge-manager", cx: -21, cy: -21, r: 8 }));
+    }
     group.addEventListener("click", () => this.#pick("node", node.name));
     this.#nodes.set(node.name, group);
     return group;
@@ -151,7 +157,7 @@ export class NetworkMap {
           { opacity: start ? 1 : 0.5, offset: 0.85 },
           { transform: `translate(${end.x}px, ${end.y}px)`, opacity: 0 },
         ],
-        { duration: 250 + length * 2.2, delay: (each * 450) / count, fill: "backwards", easing: "linear" },
+        { duration: 250 + length * 2.2, delay: (each * 450) / count, fill: "backwards" },
       );
       running.onfinish = () => dot.remove();
       running.oncancel = () => dot.remove();

@@ -30,11 +30,15 @@ function feedOf(feed) {
   };
 }
 
+const isEntry = (entry) =>
+  isObject(entry) && ["kind", "domain", "topic"].every((key) => text(entry[key])) && entry.at > 0;
+const isMessage = (message) => isObject(message) && text(message.id) && message.at > 0;
+
 function chatOf(chat) {
   if (!isObject(chat) || !text(chat.me)) return null;
   const seen = isObject(chat.seen) ? chat.seen : {};
   return { me: chat.me, with: text(chat.with), after: chat.after ?? null, seen,
-           messages: list(chat.messages).filter(isObject) };
+           messages: list(chat.messages).filter(isMessage) };
 }
 
 // What was stored may come from another version of this page, or from a curious visitor.
@@ -51,7 +55,7 @@ export function load() {
     reader: text(kept.reader),
     tree: text(kept.tree),
     feeds: list(kept.feeds).map(feedOf).filter(Boolean).slice(0, MOST_FEEDS),
-    entries: list(kept.entries).filter(isObject).slice(0, MOST_ENTRIES),
+    entries: list(kept.entries).filter(isEntry).slice(0, MOST_ENTRIES),
     chats: list(kept.chats).map(chatOf).filter(Boolean),
   };
 }

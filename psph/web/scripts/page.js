@@ -45,7 +45,8 @@ async function world() {
       return found;
     } catch (error) {
       trouble(error.message);
-      connection(error.status === 401 ? "refused" : "lost", error.status === 401 ? error.message : AGAIN / 1000);
+      if (error.status === 401) connection("refused", error.message);
+      else connection("lost", AGAIN / 1000);
       await new Promise((resolve) => setTimeout(resolve, AGAIN));
     }
   }

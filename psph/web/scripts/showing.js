@@ -46,7 +46,7 @@ export function safeLink(text) {
 
 // Seconds or milliseconds since 1970, or a date as text: all as milliseconds.
 export function instant(value) {
-  if (typeof value === "number" && Number.isFinite(value)) return value < 1e11 ? value * 1000 : value;
+  if (Number.isFinite(value)) return value < 1e11 ? value * 1000 : value;
   const parsed = typeof value === "string" ? Date.parse(value) : NaN;
   return Number.isNaN(parsed) ? Date.now() : parsed;
 }
@@ -56,7 +56,7 @@ const SHORT = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
 const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
 export function clock(milliseconds, { seconds = true } = {}) {
-  const moment = new Date(milliseconds);
+  const moment = new Date(Math.min(milliseconds, Number.MAX_SAFE_INTEGER / 10));
   const today = moment.toDateString() === new Date().toDateString();
   return element(
     "time",

@@ -5,7 +5,8 @@
 import { put, read } from "./api.js";
 
 const EVENTS = [
-  "update", "gap", "reset", "refused", "chat", "presence", "network", "crossing", "latency", "status",
+  "update", "gap", "reset", "refused", "chat", "presence", "network", "crossing", "latency",
+  "status",
 ];
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 10_000;
@@ -87,7 +88,8 @@ export class Stream {
     const source = new EventSource(`/api/events?page=${this.#page}`);
     this.#source = source;
     for (const name of EVENTS) {
-      source.addEventListener(name, current((event) => this.#handlers[name](JSON.parse(event.data))));
+      const told = (event) => this.#handlers[name](JSON.parse(event.data));
+      source.addEventListener(name, current(told));
     }
     source.addEventListener("hello", current((event) => {
       this.#heard = true;

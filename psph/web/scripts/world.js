@@ -1,6 +1,6 @@
 // The world as GET /api/world describes it: whose colour is whose, and what topics are called.
 
-import { list, text } from "./showing.js";
+import { element, list, text } from "./showing.js";
 
 export class World {
   constructor(data) {
@@ -14,7 +14,12 @@ export class World {
   }
 
   topics() {
-    return this.domains.flatMap((domain) => domain.topics.map((url) => ({ url, domain: domain.name })));
+    return this.domains.flatMap(({ name, topics }) => topics.map((url) => ({ url, domain: name })));
+  }
+
+  // For a select.
+  options() {
+    return this.topics().map(({ url }) => element("option", { value: url }, this.nameOf(url)));
   }
 
   // "a" for the first domain, "b" for the second, "" for what belongs to neither.
@@ -28,8 +33,8 @@ export class World {
     if (known) return known.domain;
     try {
       const { hostname } = new URL(topic);
-      const found = this.domains.find(({ name }) => hostname === name || hostname.endsWith(`.${name}`));
-      return found ? found.name : hostname;
+      const within = ({ name }) => hostname === name || hostname.endsWith(`.${name}`);
+      return this.domains.find(within)?.name ?? hostname;
     } catch {
       return "";
     }

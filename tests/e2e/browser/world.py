@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,6 +20,8 @@ from tests.push_hub.browser import installed
 
 PATIENCE = 60_000
 """Milliseconds that anything in the page may take on a busy machine."""
+SOON = {"timeout": PATIENCE}
+DESK = {"viewport": {"width": 1280, "height": 860}}
 SCREENSHOTS = Path(__file__).parents[3] / "out" / "screenshots"
 # -P: commands are those that are installed, not those of an old build in the folder one is in.
 PSPH = [sys.executable, "-P", "-c", "from psph.cli import main; main()"]
@@ -58,6 +61,11 @@ def _ready(process, errors):
             if line.startswith("ready "):
                 return line.split()[1]
     raise AssertionError(f"psph up is not ready: {errors.read_text()[-3_000:]}")
+
+
+def headline(words):
+    """Found again among all that the websites write by themselves."""
+    return f"{words} {uuid.uuid4().hex[:8]}"
 
 
 def launch(playwright):
@@ -165,9 +173,7 @@ class Visitor:
         return self.page
 
     def live(self):
-        expect(self.page.locator("#connection")).to_have_attribute(
-            "data-state", "live", timeout=PATIENCE
-        )
+        expect(self.page.locator("#connection")).to_have_attribute("data-state", "live", **SOON)
 
     def view(self, name):
         self.page.get_by_role("tab", name=name).click()
@@ -187,7 +193,7 @@ class Visitor:
         self.page.get_by_role("button", name="Publish").click()
 
     def sees(self, text, *, times=1):
-        expect(self.entries(text)).to_have_count(times, timeout=PATIENCE)
+        expect(self.entries(text)).to_have_count(times, **SOON)
 
     def picture(self, name):
         """Kept as output of the test, from the top of the page to its end."""
