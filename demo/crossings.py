@@ -18,7 +18,7 @@ UNFINISHED = 500
 KEPT = 200
 """Crossings that percentiles are taken of."""
 SETTLED = 1_000_000_000
-"""Nanoseconds after its delivery that an update is done with, whether a hub has passed it on."""
+"""Nanoseconds after its delivery that an update is done with, whatever else was heard of it."""
 _ORDER = (
     Stage.PING_RECEIVED,
     Stage.FETCHED,
@@ -88,7 +88,9 @@ class Crossings:
             if delivered is None:
                 continue
             leaves = update.first(*_LEAVES, node=delivered["node"])
-            if leaves is None and now - delivered["mono_ns"] < SETTLED:
+            # What happened earlier, at another node, may be heard of later.
+            complete = leaves and all(map(update.first, _ORDER[:3]))
+            if not complete and now - delivered["mono_ns"] < SETTLED:
                 continue
             del self._open[name]
             self._done[name] = None

@@ -203,7 +203,7 @@ class Website:
         # Programs and our page's server may, but not somebody else's web page in a browser.
         if request.remote not in LOOPBACK or "Origin" in request.headers:
             raise web.HTTPForbidden(text="entries are added from this machine only\n")
-        text = (await request.text()).strip()
+        text = (await request.read()).decode(errors="replace").strip()
         if not text or len(text) > LONGEST:
             raise web.HTTPBadRequest(text=f"send the entry as text, 1 to {LONGEST} characters\n")
         try:

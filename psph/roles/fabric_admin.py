@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 
 from aiohttp import web
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -37,7 +38,7 @@ def add(process: Process, node: AsyncioNode, core: FabricNode) -> None:
     process.metrics.register(FabricCollector(node, core))
     process.health["fabric"] = lambda: "" if core.begun else "starting"
     app.router.add_get("/fabric/status", status)
-    app.router.add_get("/fabric/tree", lambda request: fabric_tree.tree(core, request))
+    app.router.add_get("/fabric/tree", partial(fabric_tree.tree, core))
     app.router.add_get("/fabric/capture", capture)
     if isinstance(node, FaultyNode):
         fabric_faults.add(process, node)

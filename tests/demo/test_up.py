@@ -43,7 +43,7 @@ def test_an_update_crosses_and_says_how_long_it_took(world):
             await page.wish(feeds=[{"domain": A, "topic": topic, "after": None}], latency=True)
             (current,) = await until(lambda: page.of("update"), "the current version")
             assert current["took_ms"] is None, "it was there before"
-            published = await page.publish(topic, "5 < 6 & \"more\"\nsecond line")
+            published = await page.publish(topic, '5 < 6 & "more"\nsecond line')
             title = '5 < 6 & "more"'
             assert published["title"] == title
             update = await until(
