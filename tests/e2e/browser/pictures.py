@@ -71,7 +71,7 @@ def shot(visitor, last):
     page.mouse.move(1, 300)
     page.wait_for_timeout(700)  # what moves has arrived
     box = page.locator(last).first.bounding_box()
-    height = round(box["y"] + box["height"]) + 20
+    height = round(box["y"] + box["height"]) + 12
     return page.screenshot(clip={"x": 0, "y": 0, "width": 1080, "height": height}, full_page=True)
 
 
