@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 RUNS   := $(VENV)/.runs
+# What an earlier installation left here would hide new commands from whoever runs in this folder.
+FORGET := rm -rf *.egg-info
 BUILT  := pyproject.toml setup.py $(wildcard */_*.c */*/_*.c */*/*.h)
 # Processes that run tests: as many as there are processors, up to 4.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, os.cpu_count() or 1))')
@@ -35,12 +37,14 @@ clean: ## remove what the other targets made
 # Rebuilt only when what is installed changes. The editable install makes an edit
 # of the sources visible at once; entry points and C sources need a new one.
 $(READY): $(BUILT) | $(BIN)/python
+	@$(FORGET)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(RUNS)
 
 # What running needs, and nothing to develop with.
 $(RUNS): $(BUILT) | $(BIN)/python
 	@echo "installing psph into $(VENV) (once)"
+	@$(FORGET)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
