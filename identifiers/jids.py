@@ -44,6 +44,11 @@ def conversation_topic(sender: str, recipient: str) -> str:
     return _conversation(sender, recipient).text
 
 
+def is_conversation(canonical: str) -> bool:
+    """Whether a canonical topic is what somebody says to somebody."""
+    return canonical.startswith("xmpp:") and "?" in canonical
+
+
 def _topic(jid: str) -> Canonical:
     bare, host = _bare(jid)
     return bounded(f"xmpp:{bare}", host)

@@ -140,7 +140,7 @@ async def post_hub(request: web.Request) -> web.Response:
     limit = hub.settings.max_form
     if (request.content_length or 0) > limit:
         raise web.HTTPRequestEntityTooLarge(limit, request.content_length or 0)
-    form = read_form(await _body(request, limit))
+    form = read_form(await read_body(request, limit))
     wish = read_request(form, hub.context.naming.topic)
     if isinstance(wish, Ping):
         await hub.ping(wish.topics)
@@ -148,7 +148,7 @@ async def post_hub(request: web.Request) -> web.Response:
     return await _subscription(hub, wish)
 
 
-async def _body(request: web.Request, limit: int) -> bytes:
+async def read_body(request: web.Request, limit: int) -> bytes:
     """All of it, within the bounds of size and time."""
     body = bytearray()
     try:
@@ -192,7 +192,7 @@ async def post_content(request: web.Request) -> web.Response:
         raise Refused(f"this hub does not serve topics of {topic.host}")
     if (request.content_length or 0) > hub.settings.max_body:
         raise web.HTTPRequestEntityTooLarge(hub.settings.max_body, request.content_length or 0)
-    body = await _body(request, hub.settings.max_body)
+    body = await read_body(request, hub.settings.max_body)
     content_type = passable_type(request.headers.get("Content-Type"))
     recorded = await hub.publish(topic, content_type, body)
     assert recorded is not None  # only updates that bring a position can be known

@@ -14,7 +14,7 @@ from push_hub.carrier import Carrier
 from push_hub.errors import BadRequest, Refused, StoreError
 from push_hub.logs import event
 from push_hub.masking import masked_topic
-from push_hub.naming import Naming
+from push_hub.naming import Naming, is_web
 from push_hub.store.interface import Store
 from push_hub.store.records import Active
 
@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 _STORE_PAUSE = 1.0
 _PAGE = 500
+SENT_HERE = "whoever publishes it sends it here: it is no page of the web"
 _SHARE = 1
 """Of the time it takes to tell a page, so many times as long is left to everybody else."""
 
@@ -86,7 +87,10 @@ class Carrying:
         return None
 
     def brings(self, topic: Topic) -> str | None:
-        """The carrier's words for how it brings the topic; None when it does not."""
+        """The carrier's words for how it brings the topic; None when it does not, and the hub has
+        to fetch it."""
+        if not is_web(topic):
+            return SENT_HERE
         if self._carrier is None:
             return None
         try:

@@ -33,7 +33,7 @@ from push_hub.intake import Intake
 from push_hub.interest import Interest, Looks
 from push_hub.lifecycle import Event
 from push_hub.masking import masked_topic
-from push_hub.naming import Naming
+from push_hub.naming import Naming, is_web
 from push_hub.readers import Readers
 from push_hub.requests import SubscriptionRequest
 from push_hub.settings import HubSettings
@@ -193,6 +193,8 @@ class Hub:
         """Returns when the topic was fetched, or could not be, since it became known, when it has
         an update, or when the time is up. Refused when the hub has too many topics."""
         record = await self.interest.settle(topic)
+        if not is_web(topic):
+            return
         with self._looks.of(record.id) as happened, contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while True:
@@ -266,9 +268,20 @@ class Hub:
         """Topics changed: fetch them. Durable when it returns; how many are known here."""
         return await self._intake.ping(topics)
 
-    async def publish(self, topic: Topic, content_type: str, body: bytes) -> Recorded | None:
-        """Content from its publisher: durable, with its Position, when it returns."""
-        return await self._intake.publish(topic, content_type, body)
+    async def publish(
+        self,
+        topic: Topic,
+        content_type: str,
+        body: bytes,
+        *,
+        trace_id: str | None = None,
+        superseding: bool = False,
+    ) -> Recorded | None:
+        """Content from its publisher: durable, with its Position, when it returns. Each one counts,
+        unless it is `superseding`: then only the latest is of interest."""
+        return await self._intake.publish(
+            topic, content_type, body, trace_id=trace_id, superseding=superseding
+        )
 
     async def accept(
         self,
@@ -297,7 +310,7 @@ class Hub:
     async def _keep(self, topic: Topic) -> None:
         try:
             record = await self.interest.settle(topic)
-            if self.settings.follow_after is None:
+            if self.settings.follow_after is None and is_web(topic):
                 await self._intake.look(record.id)  # nobody else would
         except (Refused, StoreError) as error:
             _log.error("%s cannot be kept: %s", masked_topic(topic.canonical), error)

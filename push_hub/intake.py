@@ -27,7 +27,8 @@ from push_hub.following import same_document
 from push_hub.limits import RateLimit
 from push_hub.logs import event
 from push_hub.masking import masked_topic
-from push_hub.news import News, find_news
+from push_hub.naming import is_web
+from push_hub.news import News, digest_of, find_news
 from push_hub.retries import retry_after
 from push_hub.store.records import NewUpdate, Origin, Recorded, TopicRecord
 from traces import TRACE_ID_BYTES, new_trace_id
@@ -38,6 +39,8 @@ _STORE_PAUSE = 1.0
 _AT_ONCE = 64 << 10
 """Bytes of something that is no feed which are looked at without the help of another thread."""
 _POLL_BATCH = 100
+_LATEST = 8
+"""Versions that are kept of what is no page of the web when a newer one supersedes the older."""
 
 
 FetchListener = Callable[[TopicRecord, Discovery | None, bool, str | None], Awaitable[None]]
@@ -119,9 +122,18 @@ class Intake:
         await context.store.refetch(topic_id, context.clock(), _trace_id(), signalled=signalled)
         self._wake.set()
 
-    async def publish(self, topic: Topic, content_type: str, body: bytes) -> Recorded | None:
+    async def publish(
+        self,
+        topic: Topic,
+        content_type: str,
+        body: bytes,
+        *,
+        trace_id: str | None = None,
+        superseding: bool = False,
+    ) -> Recorded | None:
         """Record content that its publisher sent; durable when it returns."""
-        return await self.accept(topic, content_type, body, Origin.PUBLISHED, _trace_id(), None)
+        origin = Origin.FETCHED if superseding else Origin.PUBLISHED
+        return await self.accept(topic, content_type, body, origin, trace_id or _trace_id(), None)
 
     async def accept(
         self,
@@ -135,7 +147,10 @@ class Intake:
         """Record an update that came by another way; None when it was here before."""
         context, plain = self._context, self._context.naming.plain(topic)
         record = await context.store.ensure_topic(plain, context.caps, context.clock())
-        if len(body) <= _AT_ONCE and not may_be_feed(content_type, body):
+        news: News | None
+        if not is_web(plain):
+            news = News(digest_of(body), None, None, frozenset())  # never compared with another
+        elif len(body) <= _AT_ONCE and not may_be_feed(content_type, body):
             news = find_news(content_type, body, None, {})
         else:
             known = await context.store.known_entries(record.id)
@@ -300,6 +315,7 @@ class Intake:
         found: Fetched | None = None,
     ) -> Recorded | None:
         context, settings = self._context, self._context.settings
+        latest_only = origin.superseding and not is_web(identify(topic.canonical))
         new = NewUpdate(
             topic.id,
             origin,
@@ -319,7 +335,7 @@ class Intake:
             new,
             context.clock(),
             max_waiting=settings.max_waiting,
-            history=settings.history,
+            history=min(settings.history, _LATEST) if latest_only else settings.history,
             history_bytes=settings.history_bytes,
         )
         if recorded is None:

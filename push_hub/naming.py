@@ -34,6 +34,11 @@ def topic_of_path(rest: str) -> str:
     return _MERGED.sub(r"\1://", rest, count=1)
 
 
+def is_web(topic: Topic) -> bool:
+    """Whether there is something to fetch; what is no page of the web is only ever sent here."""
+    return topic.canonical.startswith(("http:", "https:"))
+
+
 class Naming:
     """From spellings to topics, for a hub at `public_url`."""
 

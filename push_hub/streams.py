@@ -32,6 +32,18 @@ class Event:
 
     data: bytes
     update: Update | None = None
+    notice: Notice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A `gap` or `reset`: the client knew `after`, and goes on with `resumes`."""
+
+    kind: str
+    topic: str
+    """As the client spelled it."""
+    after: Position
+    resumes: Position
 
 
 class Streams:
@@ -58,9 +70,10 @@ class Streams:
         return len(self._by_topic.get(topic_id, ()))
 
     async def open(
-        self, topics: Sequence[Topic], after: Sequence[Position | None], name: str
+        self, topics: Sequence[Topic], after: Sequence[Position | int | None], name: str
     ) -> Stream:
-        """A stream of the topics, each from after a position, or from its current version on."""
+        """A stream of the topics, each from after a position, with its last so many versions, or
+        from its current version on."""
         for topic in topics:
             if not self._context.settings.serves_host(topic.host):
                 raise Refused(f"this hub does not serve topics of {topic.host}")
@@ -131,7 +144,7 @@ class Stream:
         self.topics: tuple[Topic, ...] = ()
         self.reader = name
         """What the carrier knows it by: no other stream has this name."""
-        self.starts: list[tuple[TopicRecord, Position | None]] = []
+        self.starts: list[tuple[TopicRecord, Position | int | None]] = []
         self.reason: str | None = None
         self.abort: Callable[[], None] = lambda: None
         """Cuts the connection, whose writer may be waiting for the browser."""
@@ -196,6 +209,9 @@ class Stream:
             if after is None:
                 resume[record.id] = latest.seq - 1
                 continue
+            if isinstance(after, int):
+                resume[record.id] = await self._before_last(latest, after)
+                continue
             found = await store.find(record.id, after)
             if found is not None or self._continues(after, latest):
                 # What is missing between this and the next one shows when that is sent.
@@ -215,6 +231,13 @@ class Stream:
                     if notice := self._notice(update):
                         yield notice
                     yield update_event(update, self.spellings[update.topic_id])
+
+    async def _before_last(self, latest: Update, count: int) -> int:
+        """The number before those of a topic's last so many updates."""
+        store = self._context.store
+        last = await store.versions(latest.topic_id, count) if count else []
+        first = await store.find(latest.topic_id, last[-1].position) if last else None
+        return latest.seq if first is None else first - 1
 
     @staticmethod
     def _continues(after: Position, latest: Update) -> bool:
@@ -259,6 +282,7 @@ def update_event(update: Update, spelling: str) -> Event:
 
 
 def notice_event(kind: str, spelling: str, after: Position, resumes: Position) -> Event:
-    """A `gap` or `reset`: the client knew `after`, and goes on with `resumes`."""
+    """A notice as it goes over the wire."""
     data = {"topic": spelling, "after": str(after), "resumes": str(resumes)}
-    return Event(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode())
+    notice = Notice(kind, spelling, after, resumes)
+    return Event(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode(), notice=notice)

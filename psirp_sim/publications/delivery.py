@@ -72,6 +72,7 @@ class Subscription:
         after: Iterable[tuple[bytes, Position]],
         durable: str | None,
         by_hand: bool,
+        whole: bool,
         name: str,
         progress: Callable[[Reception], None],
         delivered: Callable[[Subscription, Update], None],
@@ -83,6 +84,7 @@ class Subscription:
         self.name, self.durable = name, durable
         self._listener = listener
         self._by_hand = by_hand
+        self._whole = whole
         self._progress = progress
         self._delivered = delivered
         self._after: dict[Stream, Place] = {
@@ -147,7 +149,8 @@ class Subscription:
         if cursor is None:
             after = self._after.pop(stream, None)
             if after is None:
-                cursor = Cursor(reception.epoch, max(1, base), base=base)
+                first = 1 if self._whole else max(1, base)
+                cursor = Cursor(reception.epoch, first, base=base)
                 self._store_beginning(cursor, reception)
             else:
                 cursor = Cursor(after[0], after[1] + 1, after)

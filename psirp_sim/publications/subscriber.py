@@ -95,6 +95,7 @@ class Subscriber:
         after: Position | Iterable[tuple[bytes, Position]] | None = None,
         durable: str | None = None,
         by_hand: bool = False,
+        whole: bool = False,
         name: str | None = None,
         guest: bool = False,
         key: Ed25519PrivateKey | None = None,
@@ -103,7 +104,8 @@ class Subscriber:
     ) -> Subscription:
         """Listen to an item, or to all of a scope when `rid` is empty.
 
-        It begins with the latest version there is; `after` a Position (in a scope: items and
+        It begins with the latest version there is, or with the first when it wants the `whole` (and
+        is told of those that are not kept any more); `after` a Position (in a scope: items and
         Positions) it goes on from there. A `durable` subscription, which is known by that name,
         goes on where an earlier life of this node was done. With `by_hand` the listener is done
         with an event when `Subscription.done` is called, otherwise when it returns. `name` is
@@ -128,6 +130,7 @@ class Subscriber:
             after=after or (),
             durable=durable,
             by_hand=by_hand,
+            whole=whole,
             name=name or durable or self._env.node,
             progress=self._progress,
             delivered=self._delivered,

@@ -101,6 +101,14 @@ class BootstrapConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=
         except (BootstrapError, ValueError) as error:
             raise ConfigurationError(f"bootstrap: {error}") from None
 
+    def private_keys(self, directory: Path) -> list[Ed25519PrivateKey]:
+        """All private keys of the zone: the one that signs, and the one it replaces."""
+        try:
+            keys = [zone_key.load(directory / each).private for each in self.zone_key_files]
+        except (BootstrapError, ValueError) as error:
+            raise ConfigurationError(f"bootstrap: {error}") from None
+        return [each for each in keys if each is not None]
+
     def registrar_settings(self, directory: Path) -> RegistrarSettings | None:
         """As a Registrar wants it; None where nothing is to be registered.
 

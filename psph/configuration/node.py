@@ -21,6 +21,7 @@ from psirp_sim.wire.sealing import FabricKeys
 from psirp_sim.zfilters import SIZES, Scheme
 from psph.configuration.addresses import parse_address
 from psph.configuration.bootstrap import BootstrapConfiguration
+from psph.configuration.chat import ChatConfiguration
 from psph.configuration.dns import DnsConfiguration
 from psph.configuration.hub import HubConfiguration, ProxyConfiguration
 from psph.configuration.publications import PublicationConfiguration
@@ -206,6 +207,7 @@ class NodeConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     dns: DnsConfiguration | None = None
     hub: HubConfiguration = HubConfiguration()
     proxy: ProxyConfiguration = ProxyConfiguration()
+    chat: ChatConfiguration = ChatConfiguration()
 
     def __post_init__(self) -> None:
         if "dns" in self.node.roles and self.dns is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
-from identifiers import Position, Topic
+from identifiers import Position, Topic, is_conversation
 from psirp_sim.client import Client
 from psirp_sim.publications.delivery import Subscription
 from psirp_sim.publications.events import Event, Gap, Update
@@ -217,6 +217,8 @@ class Inflow:
             # The hub has no position in a stream that is still empty, and yet it has begun.
             durable=topic.rid.raw.hex(),
             by_hand=True,
+            # Who comes late to a conversation has not read it; of the rest the latest is enough.
+            whole=is_conversation(topic.canonical),
             name="proxy",
             began=lambda: self._tell(incoming),
         )

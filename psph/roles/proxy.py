@@ -16,6 +16,7 @@ from psph.configuration.bootstrap import BootstrapConfiguration
 from psph.configuration.hub import ProxyConfiguration
 from psph.directory import DnsDirectory
 from psph.facades.carrier import ProxyCarrier
+from psph.facades.chat import Users, add_chat
 from psph.facades.hub import HubSide, web_update
 from psph.facades.probe import add_probe
 from psph.proxy.control import Side
@@ -56,11 +57,18 @@ async def start(process: Process, running: RunningNode) -> None:
         started_hub.carry(ProxyCarrier(proxy, configuration.admit_s))
         _show(process, proxy, joining)
 
+    keys = bootstrap.private_keys(process.directory)
+    users = Users(settings.serves, keys, process.configuration.chat)
+
+    def extend(app: web.Application) -> None:
+        add_probe(app, domain)
+        add_chat(app, users)
+
     await hub_role.start(
         process,
         process.configuration.hub,
         started=started,
-        extend=lambda app: add_probe(app, domain),
+        extend=extend,
     )
     registration = bootstrap.registrar_settings(process.directory)
     if registration is not None:

@@ -25,6 +25,7 @@ from push_hub.fetching import fetch
 from push_hub.hub import Hub
 from push_hub.keys import HUB
 from push_hub.limits import RateLimit
+from push_hub.naming import is_web
 from push_hub.pages import diagnostics
 from push_hub.pages.finding import look
 from push_hub.pages.rendering import message_page, topic_page, topics_page
@@ -110,7 +111,8 @@ async def get_topics(request: web.Request) -> web.Response:
     limit = max(1, min(_number(request, "limit", _LISTED), _LISTED))
     records = await hub.store.topics(after=after, limit=limit + 1)
     show = diagnostics.revealing(trusted, None)
-    topics = [await diagnostics.overview(hub, each, show) for each in records[:limit]]
+    shown = [each for each in records[:limit] if trusted or _is_public(each)]
+    topics = [await diagnostics.overview(hub, each, show) for each in shown]
     following = records[limit - 1].id if len(records) > limit else None
     if _wants_json(request):
         return json_text(json.dumps({"topics": topics, "next": following}))
@@ -137,7 +139,7 @@ async def _topic_answer(
     root: str,
     trusted: bool,
 ) -> web.Response:
-    if record is None:
+    if record is None or not (trusted or _is_public(record)):
         text = f"This hub knows no topic {asked.spelling if asked else request.match_info['id']}."
         if _wants_json(request):
             return json_text(json.dumps({"error": text}), status=404)
@@ -153,6 +155,11 @@ async def _topic_answer(
     if _wants_json(request):
         return json_text(json.dumps(values))
     return html(topic_page(values, root, trusted=trusted))
+
+
+def _is_public(topic: TopicRecord) -> bool:
+    """Whether strangers may know that there is such a topic: not who talks with whom."""
+    return is_web(identify(topic.canonical))
 
 
 def _limit(request: web.Request, rate: RateLimit) -> None:

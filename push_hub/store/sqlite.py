@@ -278,6 +278,9 @@ class SqliteStore:
     async def find(self, topic_id: int, position: Position) -> int | None:
         return await self._engine.read(lambda db: kept.find(db, topic_id, position))
 
+    async def traced(self, topic_id: int, trace_id: str, within: int) -> Update | None:
+        return await self._engine.read(lambda db: kept.traced(db, topic_id, trace_id, within))
+
     async def backlog(
         self, topic_id: int, publisher: PublisherId, after: Position | None, limit: int
     ) -> list[Update]:
