@@ -171,6 +171,7 @@ def test_a_link_is_cut_and_updates_keep_arriving(visit):
     user.sees(news)
     user.view("Network")
     page.get_by_role("button", name=f"Heal the link {a} to {b}").click()
+    expect(log.get_by_text(f"You healed {name}.")).to_be_visible(**SOON)
     expect(log.get_by_text(f"{name} works again.")).to_be_visible(**SOON)
 
 

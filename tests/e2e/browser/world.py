@@ -157,7 +157,7 @@ class Visitor:
     def _said(self, message):
         forgiven = self.forgiven is not None and self.forgiven in message.text
         if message.type in ("error", "warning") and not forgiven:
-            self.complaints.append(message.text)
+            self.complaints.append(f"{message.text} {message.location['url']}")
 
     def _asked(self, dialog):
         self.complaints.append(f"a dialog: {dialog.message}")
