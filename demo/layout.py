@@ -159,6 +159,10 @@ listen = "{HOST}:{hub}"
 allow_fetch = ["127.0.0.0/8"]
 allow_callback = ["127.0.0.0/8"]
 dns_zones = [{", ".join(f'"{each}"' for each in DOMAINS)}]
+
+# Whoever is on this machine may chat as anybody.
+[chat]
+trust = ["127.0.0.0/8"]
 """
         + _TRACES.format(name=name)
     )

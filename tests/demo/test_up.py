@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import html
 import os
-import signal
 import socket
 import subprocess
-import time
 from urllib.request import urlopen
 
 import aiohttp
@@ -18,18 +16,6 @@ from push_hub.feeds import read_feed
 from tests.demo.up import PSPH, Reader, running, until
 
 A, B = "site-a.test", "site-b.test"
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("world") / "data") as (line, process):
-        yield line.split()[1].rstrip("/")
-        begun = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
-        # Within 3 seconds on a machine that does nothing else; tests share theirs.
-        assert time.monotonic() - begun < 15
-        assert process.stderr.read() == ""
 
 
 def run(main):
