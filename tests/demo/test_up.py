@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import html
-import os
 import socket
 import subprocess
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import aiohttp
@@ -282,11 +282,9 @@ def test_a_busy_port_is_said_in_one_line(tmp_path):
     assert not (tmp_path / "data").exists(), "nothing was begun"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_directory_without_permission_is_said_in_one_line(tmp_path):
-    tmp_path.chmod(0o500)
+def test_a_directory_that_cannot_be_used_is_said_in_one_line():
     said = subprocess.run(
-        [*PSPH, "up", "--port", "0", "--data", tmp_path / "data"],
+        [*PSPH, "up", "--port", "0", "--data", "/dev/null/data"],
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert said.returncode == 1
@@ -295,13 +293,10 @@ def test_a_directory_without_permission_is_said_in_one_line(tmp_path):
 
 
 def test_beyond_loopback_a_token_is_asked_for(tmp_path):
-    """127.0.0.2 is loopback; the address of no interface but its own is found on most machines."""
-    address = _address()
-    if address is None:
-        pytest.skip("this machine has no address but loopback")
-    with running(tmp_path / "data", "--host", address) as (line, _):
+    with running(tmp_path / "data", "--host", "0.0.0.0") as (line, _):
         url, _, token = line.split()[1].partition("/?token=")
-        assert address in url
+        address = urlsplit(url).hostname  # loopback where the machine has no other
+        assert address != "0.0.0.0"
         assert len(token) >= 16
 
         async def main():
@@ -327,24 +322,13 @@ def test_beyond_loopback_a_token_is_asked_for(tmp_path):
                     assert answer.status == 200
                 outside = topic["local"].replace("127.0.0.1", address)
                 async with session.post(f"{outside}/publish", data="x") as answer:
-                    assert answer.status == 403
+                    assert answer.status == (201 if address == "127.0.0.1" else 403)
 
         run(main())
 
 
 def _bearer(token):
     return {"Authorization": f"Bearer {token}"}
-
-
-def _address():
-    """An address of this machine that others could reach; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-            found = probe.getsockname()[0]
-        except OSError:
-            return None
-    return None if found.startswith("127.") else found
 
 
 def test_a_world_goes_on_where_it_stopped(tmp_path):
