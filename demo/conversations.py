@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 
 from demo import layout, server_sent
+from demo.following import REFUSALS
 from demo.pages import ChatWish, Page
 from demo.world import World
 
@@ -67,7 +68,7 @@ async def follow(world: World, page: Page, *, wish: ChatWish) -> None:
                     after = event.id or after
                     _pass_on(page, about, event)
         except ChatRefused as refusal:
-            if refusal.status < 500 or refusal.status == 501:
+            if refusal.status in REFUSALS:
                 page.send("refused", about | {"error": str(refusal)})
                 return
         except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:

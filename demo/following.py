@@ -19,6 +19,8 @@ from push_hub.feeds.sanitising import plain_text
 
 _log = logging.getLogger(__name__)
 
+REFUSALS = (400, 401, 403, 404, 501)
+"""Answers that asking again does not change."""
 _RETRY = 1.0
 _SILENCE = 60.0
 """Seconds without even a heartbeat after which a hub is taken for gone."""
@@ -41,10 +43,11 @@ async def follow(world: World, page: Page, *, wish: FeedWish, took: Took) -> Non
                 params=query,
                 timeout=aiohttp.ClientTimeout(sock_read=_SILENCE),
             ) as answer:
-                if answer.status != 200:
+                if answer.status in REFUSALS:
                     text = (await answer.text()).strip()[:500]
                     page.send("refused", _about(wish) | {"error": text})
                     return
+                answer.raise_for_status()
                 opened = time.monotonic_ns()
                 async for event in server_sent.read(answer.content):
                     after = await _pass_on(page, wish, event, after, partial(took, opened=opened))

@@ -96,6 +96,8 @@ class Page:
 
     async def events(self, after: int | None) -> AsyncIterator[bytes]:
         """The stream, from after an event on. A later stream of the page ends this one."""
+        if self._streams == 0 and after is None and self.followers:
+            after = 0  # it said what it wants before it began to listen
         self._streams += 1
         mine = self.listening = self._streams
         self._news.set()

@@ -74,8 +74,8 @@ async def _serve(settings: RunSettings, listening: socket.socket) -> None:
                 world_settings, lambda done: bar.update(task, advance=1, description=done)
             )
             task = bar.add_task("starting", total=world.steps)
+            _log_to(settings.data)
             await stack.enter_async_context(world)
-        _log_to(settings.data)
         showing = Showing(world)
         runner = web.AppRunner(
             Api(world, showing).application(token), access_log=None, shutdown_timeout=1

@@ -183,11 +183,12 @@ class World:
             await part.start()
             self._progress(f"{part.name} runs")
 
-        started = [start(self.parts[name]) for name in names]
-        found = await asyncio.gather(*started, return_exceptions=True)
-        for error in found:
-            if isinstance(error, BaseException):
-                raise error
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name in names:
+                    group.create_task(start(self.parts[name]))
+        except* PsphError as errors:
+            raise errors.exceptions[0] from None
 
     async def _joined(self) -> None:
         try:

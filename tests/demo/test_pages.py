@@ -49,10 +49,29 @@ def test_a_stream_goes_on_where_the_last_one_ended():
     run(main())
 
 
+def test_wishes_may_come_before_the_stream():
+    async def main():
+        page = _page()
+        page.followers["feed"] = following = asyncio.create_task(asyncio.sleep(60))
+        page.send("update", {"n": 0})
+        events = await _take(page.events(None), 2)
+        assert [(kind, data) for kind, _, data in events] == [
+            ("hello", {"page": "page", "resumed": True}),
+            ("update", {"n": 0}),
+        ]
+        assert page.followers
+        following.cancel()
+
+    run(main())
+
+
 @pytest.mark.parametrize("after", [None, 7, 10**6])
 def test_who_cannot_resume_says_again_where_it_is(after):
     async def main():
         page = _page()
+        for number in range(KEPT + 10):
+            page.send("update", {"n": number})
+        await _take(page.events(None), 1)
         for number in range(KEPT + 10):
             page.send("update", {"n": number})
         following = asyncio.create_task(asyncio.sleep(60))

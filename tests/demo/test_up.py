@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import html
+import os
+import pty
+import re
 import socket
 import subprocess
+import threading
+import time
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -13,7 +19,7 @@ import aiohttp
 import pytest
 
 from push_hub.feeds import read_feed
-from tests.demo.up import PSPH, Reader, running, until
+from tests.demo.up import PATIENCE, PSPH, Reader, running, until
 
 A, B = "site-a.test", "site-b.test"
 
@@ -367,12 +373,45 @@ def test_a_world_goes_on_where_it_stopped(tmp_path):
         asyncio.run(second(line.split()[1].rstrip("/"), topic, position))
 
 
-def test_it_stops_after_the_duration(tmp_path):
-    said = subprocess.run(
-        [*PSPH, "up", "--port", "0", "--duration", "0.1", "--data", tmp_path / "data"],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.startswith("ready http://127.0.0.1:")
-    assert said.stderr == ""
+def test_a_terminal_is_shown_progress_and_a_status_line(tmp_path):
+    ours, theirs = pty.openpty()
+    shown = bytearray()
+
+    def read():
+        # The other end is closed when nobody has it any more.
+        with contextlib.suppress(OSError):
+            while chunk := os.read(ours, 65_536):
+                shown.extend(chunk)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        said = subprocess.run(
+            [*PSPH, "up", "--port", "0", "--duration", "1.2", "--data", tmp_path / "data"],
+            stdout=subprocess.PIPE, stderr=theirs, text=True, timeout=120,
+        )  # fmt: skip
+    finally:
+        os.close(theirs)
+        reader.join()
+        os.close(ours)
+    assert said.returncode == 0
+    assert re.fullmatch(r"ready http://127\.0\.0\.1:\d+/\n", said.stdout)
+    text = shown.decode(errors="replace")
+    assert "has joined the fabric" in text
+    assert "8 of 8 nodes" in text
+    assert "Ctrl-C stops" in text
     assert list(tmp_path.glob("data/data/traces/domain=*/date=*/node=psph-a/*.parquet"))
+
+
+def test_it_can_be_stopped_while_it_starts(tmp_path):
+    process = subprocess.Popen(
+        [*PSPH, "up", "--port", "0", "--data", tmp_path / "data"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        deadline = time.monotonic() + PATIENCE
+        while not (tmp_path / "data" / "data" / "n1").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
