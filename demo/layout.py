@@ -139,6 +139,7 @@ def _forwarder(name: str, ports: Mapping[str, int], secrets: Secrets, ways: Ways
 def _proxy(domain: str, ports: Mapping[str, int], secrets: Secrets, ways: Ways) -> str:
     name, short = PROXIES[domain], letter(domain)
     dns, hub = f"{HOST}:{ports['dns.dns']}", ports[f"{name}.hub"]
+    domains = ", ".join(f'"{each}"' for each in DOMAINS)
     return (
         _node(name, domain, ["proxy"], ports)
         + _fabric(name, ports, secrets, ways)
@@ -153,12 +154,14 @@ tsig = {{ name = "{short}", secret = "{secrets.tsig[domain]}" }}
 zone_key_files = ["zone-{short}.key"]
 ttl_s = 60
 
-# Everything is on this machine, which a hub does not reach unless it is told to.
+# Everything is on this machine, which a hub does not reach unless it is told to; so it serves no
+# other topics, or any page in a browser here could ask it for what only this machine may see.
 [hub]
 listen = "{HOST}:{hub}"
 allow_fetch = ["127.0.0.0/8"]
 allow_callback = ["127.0.0.0/8"]
-dns_zones = [{", ".join(f'"{each}"' for each in DOMAINS)}]
+topic_hosts = [{domains}]
+dns_zones = [{domains}]
 
 # Whoever is on this machine may chat as anybody.
 [chat]

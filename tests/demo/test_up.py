@@ -236,10 +236,12 @@ def test_nonsense_is_answered_with_one_line(world, method, path, body, status):
     run(main())
 
 
-def test_a_feed_that_the_hub_refuses_is_said_to_be(world):
+@pytest.mark.parametrize(
+    "topic", ["ftp://news.site-b.test/feed.xml", "http://127.0.0.1:1/", "http://example.com/"]
+)
+def test_a_feed_that_the_hub_refuses_is_said_to_be(world, topic):
     async def main():
-        async with Reader(world, "refused") as page:
-            topic = "ftp://news.site-b.test/feed.xml"
+        async with Reader(world, f"refused{len(topic)}") as page:
             await page.wish(feeds=[{"domain": A, "topic": topic}])
             (refused,) = await until(lambda: page.of("refused"))
             assert (refused["domain"], refused["topic"]) == (A, topic)
