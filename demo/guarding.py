@@ -8,12 +8,11 @@ changes something must come from our page or from no page. Beyond loopback a tok
 from __future__ import annotations
 
 import hmac
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
-
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -28,7 +27,7 @@ def guard(token: str | None) -> Middleware:
 
     @web.middleware
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if token is None and _host(request.host) not in LOOPBACK:
+        if token is None and not is_loopback(_host(request.host)):
             raise web.HTTPMisdirectedRequest(text=f"this is not {request.host[:255]}\n")
         origin = request.headers.get("Origin")
         if request.method != "GET" and origin not in (None, f"http://{request.host}"):
@@ -45,6 +44,14 @@ def guard(token: str | None) -> Middleware:
         return await handler(request)
 
     return guarded
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address, or a name, is this machine's own."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:

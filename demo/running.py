@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import secrets
 import signal
@@ -22,6 +23,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from demo.guarding import is_loopback
 from demo.ports import HOST
 from demo.serving import Api
 from demo.showing import Showing
@@ -62,12 +64,15 @@ async def run(settings: RunSettings) -> None:
 
 async def _serve(settings: RunSettings, listening: socket.socket) -> None:
     port = listening.getsockname()[1]
-    loopback = _is_loopback(settings.host)
+    loopback = is_loopback(settings.host)
     token = None if loopback else secrets.token_urlsafe(_TOKEN_BYTES)
     shown = _bracketed(_reachable(settings.host))
     async with AsyncExitStack() as stack:
         world_settings = WorldSettings(
-            settings.data, shown, None if shown == HOST else shown, settings.processes
+            settings.data,
+            HOST if loopback else shown,
+            None if loopback else shown,
+            settings.processes,
         )
         with progress() as bar:
             world = World(
@@ -128,10 +133,19 @@ def _listen(settings: RunSettings) -> socket.socket:
             " with --port"
         ) from None
     except OSError as error:
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise PsphError(
+                f"{settings.host} is no address of this machine: choose another with --host"
+            ) from None
         raise PsphError(
-            f"{settings.host}:{settings.port} cannot be used ({error.strerror}): choose another"
+            f"{settings.host}:{settings.port} cannot be used ({_plain(error)}): choose another"
             " with --port, or --port 0 for any"
         ) from None
+
+
+def _plain(error: OSError) -> str:
+    """Without where in Python it happened."""
+    return (error.strerror or str(error)).partition(" (while")[0]
 
 
 def _log_to(directory: Path) -> None:
@@ -142,13 +156,6 @@ def _log_to(directory: Path) -> None:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         force=True,
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _reachable(host: str) -> str:

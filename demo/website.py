@@ -21,7 +21,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from demo.guarding import LOOPBACK
+from demo.guarding import is_loopback
 from demo.headlines import headline
 from psph.configuration import load
 from psph.configuration.addresses import parse_address
@@ -201,7 +201,7 @@ class Website:
     async def _publish(self, request: web.Request) -> web.Response:
         feed, _ = self._entries(request)
         # Programs and our page's server may, but not somebody else's web page in a browser.
-        if request.remote not in LOOPBACK or "Origin" in request.headers:
+        if not is_loopback(request.remote or "") or "Origin" in request.headers:
             raise web.HTTPForbidden(text="entries are added from this machine only\n")
         text = (await request.read()).decode(errors="replace").strip()
         if not text or len(text) > LONGEST:

@@ -290,6 +290,16 @@ def test_a_busy_port_is_said_in_one_line(tmp_path):
     assert not (tmp_path / "data").exists(), "nothing was begun"
 
 
+@pytest.mark.parametrize("host", ["nonsense.invalid", "192.0.2.1"])
+def test_an_address_of_others_is_said_in_one_line(host, tmp_path):
+    said = subprocess.run(
+        [*PSPH, "up", "--port", "0", "--host", host, "--data", tmp_path / "data"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (said.returncode, said.stderr.count("\n")) == (1, 1)
+    assert f"{host} is no address of this machine" in said.stderr
+
+
 def test_a_directory_that_cannot_be_used_is_said_in_one_line():
     said = subprocess.run(
         [*PSPH, "up", "--port", "0", "--data", "/dev/null/data"],
