@@ -146,4 +146,5 @@ def read_wishes(body: bytes) -> Wishes:
     try:
         return msgspec.json.decode(body, type=Wishes)
     except msgspec.DecodeError as error:
-        raise ValueError(f"no wishes of a page: {error}") from None
+        # It may quote what was sent.
+        raise ValueError(f"no wishes of a page: {' '.join(str(error).split())[:300]}") from None

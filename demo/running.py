@@ -126,6 +126,7 @@ def _listen(settings: RunSettings) -> socket.socket:
     """Before anything is started: a port that is taken is said at once."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
+        socket.getaddrinfo(settings.host, settings.port, family)
         return socket.create_server((settings.host, settings.port), family=family)
     except PermissionError:
         raise PsphError(

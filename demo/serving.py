@@ -193,7 +193,8 @@ async def _refusals(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def _error(status: int, text: str) -> web.Response:
-    return web.json_response({"error": text}, status=status)
+    # It may quote what was sent, or what a part said.
+    return web.json_response({"error": " ".join(text.split())[:500]}, status=status)
 
 
 def _page_name(text: str) -> str:
@@ -203,5 +204,5 @@ def _page_name(text: str) -> str:
 
 
 def _read(body: bytes, kind: type[S]) -> S:
-    # Its errors are ValueErrors, and say what is wrong in one line.
+    # Its errors are ValueErrors, and say what is wrong.
     return msgspec.json.decode(body, type=kind)

@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from demo.pages import KEPT, Page, Wishes, read_wishes
@@ -137,6 +137,7 @@ def test_wishes_are_read_as_the_documentation_says():
     assert (wishes.network, wishes.latency, wishes.topic) == (True, False, None)
 
 
+@example(b'{"a\\nb": 1}')
 @given(st.one_of(st.binary(), st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(
