@@ -14,7 +14,7 @@ from demo.crossings import Crossings
 from demo.network import Network, show_tree
 from demo.world import World
 
-_TIME_OUT = aiohttp.ClientTimeout(total=2)
+_TIME_OUT = aiohttp.ClientTimeout(total=4)
 
 
 class Observer:

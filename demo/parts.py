@@ -19,8 +19,6 @@ from psph.errors import PsphError
 
 START = 60.0
 """Seconds a process has to say that it is ready; it has to load everything."""
-
-
 _FAILING = 10.0
 
 

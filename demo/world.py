@@ -22,6 +22,8 @@ from psph.errors import PsphError
 
 PATIENCE = 60.0
 """Seconds until everybody has found everybody; a quick machine needs two."""
+ANSWER = 15.0
+"""Seconds that a part has to answer."""
 _LOOK = 0.05
 _SECRETS = "secrets.json"
 
@@ -61,7 +63,7 @@ class World:
         return len(self.parts) + 1 + len(layout.DOMAINS)
 
     async def __aenter__(self) -> Self:
-        self.session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
+        self.session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER))
         try:
             # Those who ask others last.
             await self._start([layout.NAME_SERVER, *layout.FORWARDERS])
@@ -206,7 +208,10 @@ class World:
             ) from None
 
     async def _has_settled(self, server: str) -> bool:
-        status = await self.ask(server, "/fabric/status")
+        try:
+            status = await self.ask(server, "/fabric/status")
+        except (aiohttp.ClientError, TimeoutError):
+            return False
         return bool(status["rendezvous"]["view"]["settled"])
 
     async def _has_joined(self, domain: str) -> bool:
@@ -214,7 +219,7 @@ class World:
         try:
             fabric = await self.ask(proxy, "/fabric/status")
             records = await self.ask(proxy, "/bootstrap/status")
-        except aiohttp.ClientError:
+        except (aiohttp.ClientError, TimeoutError):
             return False  # it has not come so far
         return bool(fabric["servers"]) and bool(records[domain]["registered"])
 
