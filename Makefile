@@ -7,8 +7,10 @@ RUNS   := $(VENV)/.runs
 # What an earlier installation left here would hide new commands from whoever runs in this folder.
 FORGET := rm -rf *.egg-info
 BUILT  := pyproject.toml setup.py $(wildcard */_*.c */*/_*.c */*/*.h)
-# Processes that run tests: as many as there are processors, up to 4.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, os.cpu_count() or 1))')
+# Processes that run tests: one more than there are processors, because many tests wait; up to 5.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + min(4, os.cpu_count() or 1))')
+# Tests start hundreds of processes, and each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help up test lint bench clean
@@ -33,6 +35,7 @@ bench: $(READY) ## run every benchmark, as one JSON list
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # Rebuilt only when what is installed changes. The editable install makes an edit
 # of the sources visible at once; entry points and C sources need a new one.

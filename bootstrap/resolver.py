@@ -23,7 +23,7 @@ from bootstrap.found import (
 )
 from bootstrap.lookup import Kind, LookupSettings, Server
 from bootstrap.records import ANNOUNCEMENT, PROXY, RENDEZVOUS, owner_names
-from bootstrap.selection import Endpoint, Failures, in_order
+from bootstrap.selection import Endpoint, Failures, in_order, in_order_for
 from identifiers import identify, is_address, normalise_host, scope_id, zone_of_host
 
 MAX_ADDRESSES: Final = 16
@@ -135,9 +135,14 @@ class Resolver:
         kept = self._found.get(host)
         return _given(result, kept.expires_in if kept is not None else 0.0)
 
-    def order(self, endpoints: Iterable[Endpoint]) -> list[Endpoint]:
-        """In which order to try them, this time: RFC 2782, and those that failed lately last."""
-        return self._failures.last(in_order(endpoints, self._below))
+    def order(self, endpoints: Iterable[Endpoint], key: str | None = None) -> list[Endpoint]:
+        """In which order to try them, this time: RFC 2782, and those that failed lately last.
+
+        With a key, a topic in canonical form, the choice by weight is the same for all who have
+        that key: they meet at one endpoint, and topics are spread over all.
+        """
+        chosen = in_order(endpoints, self._below) if key is None else in_order_for(endpoints, key)
+        return self._failures.last(chosen)
 
     def failed(self, endpoint: Endpoint) -> None:
         """It could not be used: it is tried last for a while."""

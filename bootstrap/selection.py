@@ -1,16 +1,23 @@
-"""In which order to try the endpoints of a service: RFC 2782, and those that failed last."""
+"""In which order to try the endpoints of a service: RFC 2782, and those that failed last.
+
+By chance, for those who want to share the load; or by a key, for those who want to meet.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Final
 
+from blake3 import blake3
+
 Below = Callable[[int], int]
 """A random number from 0 to below the given one; `random.Random(1).randrange` is one."""
 
 MAX_FAILURES: Final = 1_024
+_KEYED: Final = "psph 1 endpoint for a key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,24 @@ def _by_weight(endpoints: list[Endpoint], below: Below) -> list[Endpoint]:
         sums = accumulate(each.weight for each in rest)
         chosen.append(rest.pop(next(index for index, total in enumerate(sums) if total >= mark)))
     return chosen
+
+
+def in_order_for(endpoints: Iterable[Endpoint], key: str) -> list[Endpoint]:
+    """By priority; within one, the same for all who have the same key (a topic).
+
+    Weighted rendezvous hashing: of many keys each endpoint comes first for as large a part as its
+    weight is, and the keys of one that is taken away are all that go elsewhere, to the others by
+    their weights. Weight 0 comes last.
+    """
+    return sorted(endpoints, key=lambda each: (each.priority, -_score(each, key), str(each)))
+
+
+def _score(endpoint: Endpoint, key: str) -> float:
+    hashed = blake3(f"{endpoint}\0{key}".encode(), derive_key_context=_KEYED).digest(8)
+    # From the upper 53 bits, a float above 0 and below 1: every machine gets the same.
+    part = ((int.from_bytes(hashed, "big") >> 11) + 0.5) * 2.0**-53
+    # Of weight 0 there may be several: below all others, and in an order of their own.
+    return -endpoint.weight / math.log(part) if endpoint.weight else part - 1.0
 
 
 @dataclass(slots=True)

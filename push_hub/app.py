@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp import web
 from aiohttp.abc import AbstractResolver
 
-from identifiers import InvalidPosition, Position, Topic
+from identifiers import Topic
 from push_hub.addresses import client_address, client_key
 from push_hub.admin import add_admin
 from push_hub.carrier import Carrier
@@ -28,7 +28,7 @@ from push_hub.reader_routes import add_readers
 from push_hub.requests import Ping, SubscriptionRequest, read_form, read_request, web_topic
 from push_hub.settings import HubSettings
 from push_hub.store import SqliteStore
-from push_hub.streams import HEARTBEAT
+from push_hub.stream_routes import add_stream
 from push_hub.upstream_routes import add_upstream
 from traces import TraceSink
 
@@ -81,9 +81,9 @@ def create_app(
     app.router.add_post("/hub", post_hub)
     app.router.add_get("/hub", get_hub)
     app.router.add_post("/publish", post_content)
-    app.router.add_get("/stream", get_stream)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/metrics", metrics)
+    add_stream(app)
     add_readers(app)
     add_upstream(app)
     add_admin(app)
@@ -207,56 +207,6 @@ def _may_publish(hub: Hub, topic: Topic, header: str) -> bool:
         right = hmac.compare_digest(given, f"Bearer {publisher.token}".encode())
         allowed |= right and topic.canonical.startswith(publisher.prefix)
     return allowed
-
-
-async def get_stream(request: web.Request) -> web.StreamResponse:
-    """Server-Sent Events: /stream?topic=A&topic=B&after=POSITION."""
-    hub = request.app[HUB]
-    named = hub.context.naming.topic
-    found = [web_topic(text, "topic", named) for text in request.query.getall("topic", ())]
-    topics = {topic.canonical: topic for topic in found}
-    if not topics or len(topics) > hub.settings.topics_per_stream:
-        raise BadRequest(f"name from 1 to {hub.settings.topics_per_stream} topics to stream")
-    after = _after(request, len(topics))
-    stream = await hub.streams.open(list(topics.values()), after, f"stream {request.remote}")
-    if request.transport is not None:
-        stream.abort = request.transport.abort
-    try:
-        response = web.StreamResponse(
-            headers={
-                "Content-Type": "text/event-stream; charset=utf-8",
-                "Cache-Control": "no-store",
-                "Access-Control-Allow-Origin": "*",
-                "X-Accel-Buffering": "no",
-                "X-Content-Type-Options": "nosniff",
-            }
-        )
-        await response.prepare(request)
-        await response.write(b"retry: 3000\n\n")
-        async for event in stream:
-            await response.write(HEARTBEAT if event is None else event.data)
-            if event is not None and event.update is not None:
-                hub.counters["browser_events"] += 1
-                hub.context.tracer.browser_sent(event.update, stream.name)
-    except (ConnectionError, TimeoutError):
-        pass  # the browser left
-    finally:
-        hub.streams.shut(stream)
-    return response
-
-
-def _after(request: web.Request, topics: int) -> list[Position | None]:
-    """For each topic the position to resume after, from Last-Event-ID or `after`."""
-    # The header first: a browser that reconnects sends the URL it began with.
-    header = request.headers.get("Last-Event-ID")
-    texts = [header] if header else request.query.getall("after", [])
-    if len(texts) not in (0, 1, topics):
-        raise BadRequest("give `after` once, or once for each topic")
-    try:
-        found = [Position.parse(text) if text else None for text in texts]
-    except InvalidPosition as refusal:
-        raise BadRequest(f"after: {refusal}") from None
-    return found * topics if len(found) == 1 else found or [None] * topics
 
 
 async def healthz(request: web.Request) -> web.Response:

@@ -8,9 +8,22 @@ coroutines must not block, and nothing that a carrier raises stops the hub.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from identifiers import Topic
+from identifiers import Position, Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A version of a topic that is had from elsewhere once more, and not recorded."""
+
+    position: Position
+    content_type: str
+    body: bytes
+    trace_id: str
+    """Empty where it came without one."""
 
 
 class Carrier(Protocol):
@@ -48,4 +61,19 @@ class Carrier(Protocol):
 
         What is brought is neither fetched nor polled nor followed at its own hub. Where the answer
         changes, `Hub.carrier_changed` makes the hub ask at once; otherwise it does so in time.
+        """
+
+    def pinged(self, topic: Topic) -> None:
+        """Its publisher said here that a topic which the carrier brings has changed: whoever
+        numbers it should know."""
+
+    async def recall(
+        self, topic: Topic, after: Position, before: Position | None
+    ) -> Sequence[Recalled]:
+        """The versions between two Positions of one stream, oldest first, as far as they can still
+        be had from elsewhere; empty when not. Without `before`, all that come after.
+
+        Asked when a reader goes on here with a Position that this hub cannot go on from, and again
+        after the last one that was answered: it need not answer with all at once. The hub waits
+        for `recall_patience` seconds.
         """

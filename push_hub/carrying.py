@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 
-from identifiers import InvalidTopic, Topic
-from push_hub.carrier import Carrier
+from identifiers import InvalidTopic, Position, Topic
+from push_hub.carrier import Carrier, Recalled
 from push_hub.errors import BadRequest, Refused, StoreError
 from push_hub.logs import event
 from push_hub.masking import masked_topic
@@ -25,14 +26,21 @@ _PAGE = 500
 SENT_HERE = "whoever publishes it sends it here: it is no page of the web"
 _SHARE = 1
 """Of the time it takes to tell a page, so many times as long is left to everybody else."""
+_RECALLS = 8
+"""Ranges of versions that the carrier is asked for at the same time."""
+_STRANGE_RECALLS = 2
+"""Likewise, of publishers that this hub knows nothing of: anybody can make one up."""
 
 
 class Carrying:
     """One carrier, or none."""
 
-    def __init__(self, naming: Naming, patience: float) -> None:
+    def __init__(self, naming: Naming, patience: float, recall_patience: float = 20.0) -> None:
         self._naming = naming
         self._patience = patience
+        self._recall_patience = recall_patience
+        self._recalls = asyncio.Semaphore(_RECALLS)
+        self._strange_recalls = asyncio.Semaphore(_STRANGE_RECALLS)
         self._carrier: Carrier | None = None
         self._admissions: dict[str, asyncio.Task[str | None]] = {}
         self._changed: set[tuple[str, str]] | None = None
@@ -86,6 +94,25 @@ class Carrying:
             _log.exception("the carrier failed to admit to %s", masked_topic(topic.canonical))
         return None
 
+    async def recall(
+        self, topic: Topic, after: Position, before: Position | None
+    ) -> Sequence[Recalled]:
+        """What the carrier can bring once more; nothing when it cannot say in time."""
+        if self._carrier is None:
+            return ()
+        slots = self._strange_recalls if before is None else self._recalls
+        try:
+            async with asyncio.timeout(self._recall_patience), slots:
+                return await self._carrier.recall(topic, after, before)
+        except TimeoutError:
+            event(
+                _log, "carrier late to recall", logging.WARNING,
+                topic=masked_topic(topic.canonical), after=str(after), before=str(before),
+            )  # fmt: skip
+        except Exception:
+            _log.exception("the carrier failed to recall versions")
+        return ()
+
     def brings(self, topic: Topic) -> str | None:
         """The carrier's words for how it brings the topic; None when it does not, and the hub has
         to fetch it."""
@@ -98,6 +125,15 @@ class Carrying:
         except Exception:
             _log.exception("the carrier failed to say whether it brings a topic")
             return None
+
+    def pinged(self, topic: Topic) -> None:
+        """Tell that a topic it brings was pinged here."""
+        if self._carrier is None:
+            return
+        try:
+            self._carrier.pinged(topic)
+        except Exception:
+            _log.exception("the carrier failed to pass a ping on")
 
     def joined(self, topic: Topic, subscriber: str, until: float | None) -> None:
         """Tell that somebody reads the topic."""

@@ -23,6 +23,7 @@ from push_hub.callbacks import host_of
 from push_hub.carried import Carried
 from push_hub.carrier import Carrier
 from push_hub.carrying import Carrying
+from push_hub.catching_up import CatchingUp
 from push_hub.connecting import guarded_session
 from push_hub.context import Context, Tasks
 from push_hub.distribution import Distributor
@@ -44,6 +45,7 @@ from push_hub.tracing import Tracer
 from push_hub.upstream import Upstream
 from push_hub.upstream_asking import Asking
 from push_hub.verification import Verifier
+from push_hub.watching import Watching
 from traces import NullSink, TraceSink
 
 _log = logging.getLogger(__name__)
@@ -71,7 +73,7 @@ class Hub:
     ) -> None:
         tracer = Tracer(trace or NullSink(), node, domain)
         naming = Naming(settings.public_url)
-        carrying = Carrying(naming, settings.admit_patience)
+        carrying = Carrying(naming, settings.admit_patience, settings.recall_patience)
         self.context = Context(settings, store, tracer, clock, naming, carrying)
         if carrier is not None:
             carrying.use(carrier)
@@ -91,6 +93,7 @@ class Hub:
         self._intake: Intake
         self._carried: Carried
         self.upstream: Upstream
+        self._watching: Watching
         self.readers: Readers
         self._verifier: Verifier
         self._distributor: Distributor
@@ -123,15 +126,21 @@ class Hub:
         self._intake.ended = self._looks.happened
         self._carried = Carried(self.context, self._intake, self.interest)
         asking = Asking(self.context, topics, self._guiding)
+        catching_up = CatchingUp(self.context, topics, self._intake)
         self.upstream = Upstream(
-            self.context, asking, self._intake, self.interest, self._carried, self._guiding
-        )
+            self.context, asking, self._intake, self.interest, self._carried, self._guiding,
+            catching_up,
+        )  # fmt: skip
+        self._watching = Watching(self.context, topics, asking, self._guiding)
+        self._watching.moved = self.upstream.wake
         self.readers = Readers(self.context, self._intake, self.interest, self._looks)
         await self._distributor.start()
         await self._verifier.start()
         self._intake.start()
         self._carried.start()
         self.upstream.start()
+        if settings.follow_after is not None:
+            self._watching.start()
         self._loops.start(keep_house(self.context, self.interest, self._verifier.ended))
         self._loops.start(self.readers.end_leases())
         self._running = True
@@ -147,7 +156,9 @@ class Hub:
     ) -> None:
         patience = self.settings.callback_timeout
         self.streams.close()
+        await self.streams.stop()
         await self._loops.stop()
+        await self._watching.stop()
         await self.upstream.stop()
         await self._carried.stop()
         await self._intake.stop(patience)
@@ -282,6 +293,17 @@ class Hub:
         return await self._intake.publish(
             topic, content_type, body, trace_id=trace_id, superseding=superseding
         )
+
+    async def adopt(self, topic: Topic) -> Recorded | None:
+        """Number the current version of a topic anew, if it was another hub that numbered it: that
+        hub is gone, and who asks this one from now on is to have it. It is news to no callback."""
+        record = await self.store.topic(topic)
+        latest = None if record is None else await self.store.latest(record.id)
+        if latest is None or latest.position.publisher == self.store.identity.publisher:
+            return None
+        if not latest.origin.superseding:
+            return None  # each of them counted, and was counted
+        return await self._intake.publish(topic, latest.content_type, latest.body, superseding=True)
 
     async def accept(
         self,

@@ -105,7 +105,12 @@ class Intake:
         # must not be made to fetch whatever a stranger names.
         create = bool(context.settings.topic_hosts)
         # What the carrier brings comes from it alone: fetched, it would be numbered twice.
-        ours = [each for each in pinged if context.carrying.brings(each[0]) is None]
+        ours = []
+        for each in pinged:
+            if context.carrying.brings(each[0]) is None:
+                ours.append(each)
+            else:
+                context.carrying.pinged(each[0])
         known = await context.store.ping(ours, context.caps, context.clock(), create=create)
         context.counters["pings"] += len(topics)
         context.counters["pings_carried"] += len(pinged) - len(ours)
@@ -274,8 +279,10 @@ class Intake:
 
     async def _left_to_the_carrier(self, topic: TopicRecord) -> bool:
         """Whether the carrier brings the topic, or began to while it was fetched."""
-        if self._context.carrying.brings(identify(topic.canonical)) is None:
+        known = identify(topic.canonical)
+        if self._context.carrying.brings(known) is None:
             return False
+        self._context.carrying.pinged(known)  # there was a reason to fetch it
         await self._context.store.skip_fetch(topic.id, topic.ping_serial, self._context.clock())
         return True
 

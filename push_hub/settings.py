@@ -108,8 +108,16 @@ class HubSettings:
     pinged_lately: float = 7 * 86_400.0
     """How long a ping here means that the publisher pings here."""
 
+    guide_check: float | None = 10.0
+    """How often hubs that a guide named are looked after: two failures, and their topics are
+    followed at another. None: never."""
+
     admit_patience: float = 15.0
     """For a carrier to be ready for a topic before a callback is asked."""
+    recall_patience: float = 20.0
+    """For a carrier to bring versions once more that a stream has missed."""
+    recall_bytes: int = 4 << 20
+    """Of such versions that are held for streams at a time; one is, whatever its size."""
 
     reader_lease: float = 3_600.0
     """How long one GET of /t/TOPIC counts as a reader of the topic."""

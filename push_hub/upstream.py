@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import secrets
 import time
 from dataclasses import dataclass, replace
 
 from identifiers import Position, identify
 from push_hub import following as rules
 from push_hub.carried import Carried
+from push_hub.catching_up import CatchingUp
 from push_hub.context import Context, Tasks, woken
 from push_hub.discovery import Discovery
 from push_hub.errors import StoreError
@@ -24,12 +24,10 @@ from push_hub.following import Following, Patience, Way
 from push_hub.guide import Guiding
 from push_hub.intake import Intake, ignored
 from push_hub.interest import Interest
-from push_hub.news import digest_of
 from push_hub.signatures import verified
 from push_hub.store.interface import SENT
 from push_hub.store.records import Origin, TopicRecord
 from push_hub.upstream_asking import Asking
-from traces import TRACE_ID_BYTES, new_trace_id
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +62,7 @@ class Upstream:
         interest: Interest,
         carried: Carried,
         guiding: Guiding,
+        catching_up: CatchingUp,
     ) -> None:
         self._context = context
         self._asking = asking
@@ -71,6 +70,7 @@ class Upstream:
         self._interest = interest
         self._carried = carried
         self._guiding = guiding
+        self._catching_up = catching_up
         self._patience = Patience.of(context.settings)
         self._tidy_at = 0.0
         self._wake = asyncio.Event()
@@ -92,6 +92,11 @@ class Upstream:
         self._intake.fetched = ignored
         await self._tasks.stop()
         await self._asking.stop()
+        await self._catching_up.stop()
+
+    def wake(self) -> None:
+        """Something has become due."""
+        self._wake.set()
 
     async def _run(self, patience: float) -> None:
         tick = min(_LONGEST_TICK, max(0.05, patience / 4))
@@ -276,6 +281,8 @@ class Upstream:
         confirmed = rules.confirmed(self._context.clock(), record, seconds, self._patience)
         await self._asking.put(confirmed, record.way)
         self._context.counters["upstream_confirmed"] += 1
+        if record.guided and record.way is Way.ASKED:
+            await self._catching_up.begin(confirmed)
         return challenge
 
     async def push(self, token: str, signature: str, push: Push) -> bool:
@@ -290,24 +297,9 @@ class Upstream:
         await store.pushed(record.topic_id, self._context.clock())
         self._context.counters["upstream_pushes"] += 1
         if record.guided and push.position is not None:
-            return await self._take(record, push, push.position)
+            return await self._catching_up.take(record, push.content_type, push.body, push.position)
         self._announced.add(record.topic_id)
         await self._intake.look(record.topic_id, signalled=True)
-        return True
-
-    async def _take(self, record: Following, push: Push, position: Position) -> bool:
-        """The hub that our guide named pushed an update that has a number: it is recorded so."""
-        context = self._context
-        topic = await context.store.topic_by_id(record.topic_id)
-        if topic is None:
-            return False
-        known = topic.last_ping_at is not None and topic.digest == digest_of(push.body)
-        if known or position.publisher == context.store.identity.publisher:
-            return True  # pinged and fetched here first, or it is our own that comes back
-        await self._intake.accept(
-            identify(topic.canonical), push.content_type, push.body, Origin.RECEIVED_PUBLISHED,
-            new_trace_id(secrets.token_bytes(TRACE_ID_BYTES)), position,
-        )  # fmt: skip
         return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
 
 import aiohttp
@@ -42,6 +43,10 @@ class Asking:
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._rate = RateLimit(_RATE)
         self._tasks = Tasks()
+        self.asked: Callable[[str], object] = lambda hub: None
+        """Called with each hub of a guide that is asked for a topic."""
+        self.unreached: Callable[[str], object] = lambda hub: None
+        """Called with one that could not be asked."""
 
     async def stop(self) -> None:
         """Who was asked and has not confirmed is asked again later."""
@@ -59,6 +64,8 @@ class Asking:
             guided=guided,
         )  # fmt: skip
         await self.put(asked)
+        if guided:
+            self.asked(hub)
         self._tasks.start(self._request(asked))
 
     async def _request(self, asked: Following) -> None:
@@ -89,6 +96,8 @@ class Asking:
             reason = f"{whose} {asked.hub} is named by many topics: it will be asked later"
         except (aiohttp.ClientError, OSError, ValueError) as error:
             reason = f"{whose} {asked.hub} cannot be asked: {reason_of(error)}"
+            if asked.guided:
+                self.unreached(asked.hub or "")
         current = await self._context.store.following(asked.topic_id)
         # While a lease runs, a renewal that failed is tried again before it ends.
         if current is not None and current.way is Way.ASKED and current.token == asked.token:

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from identifiers import InvalidPosition, Position
 from push_hub.distribution import POSITION_HEADER
+from push_hub.errors import NotYet
 from push_hub.fetching import passable_type
 from push_hub.keys import HUB
 from push_hub.upstream import Push
@@ -47,7 +48,12 @@ async def post_push(request: web.Request) -> web.Response:
         raise web.HTTPGone(text="nobody here follows that any more\n")
     body = await request.read()  # bounded by the application's client_max_size
     push = Push(body, passable_type(request.headers.get("Content-Type")), _position(request))
-    if not await hub.upstream.push(token, request.headers.get("X-Hub-Signature", ""), push):
+    try:
+        wanted = await hub.upstream.push(token, request.headers.get("X-Hub-Signature", ""), push)
+    except NotYet as reason:
+        later = {"Retry-After": "2"}
+        raise web.HTTPServiceUnavailable(text=f"{reason}\n", headers=later) from None
+    if not wanted:
         raise web.HTTPGone(text="nobody here follows that any more\n")
     # Also to a wrong signature: whoever forges learns nothing.
     return web.Response(status=202)

@@ -70,9 +70,9 @@ class Subscription:
         listener: Callable[[Event], None],
         *,
         after: Iterable[tuple[bytes, Position]],
+        from_first: Iterable[tuple[bytes, PublisherId, int]],
         durable: str | None,
         by_hand: bool,
-        whole: bool,
         name: str,
         progress: Callable[[Reception], None],
         delivered: Callable[[Subscription, Update], None],
@@ -84,13 +84,14 @@ class Subscription:
         self.name, self.durable = name, durable
         self._listener = listener
         self._by_hand = by_hand
-        self._whole = whole
         self._progress = progress
         self._delivered = delivered
         self._after: dict[Stream, Place] = {
             (item, position.publisher.raw): (position.epoch, position.version)
             for item, position in after
         }
+        for item, publisher, epoch in from_first:
+            self._after[item, publisher.raw] = (epoch, 0)
         self._stored = None if durable is None else PREFIX + durable.encode() + b"\0" + sid
         if self._stored is not None:
             self._after |= self._load(self._stored)
@@ -149,8 +150,7 @@ class Subscription:
         if cursor is None:
             after = self._after.pop(stream, None)
             if after is None:
-                first = 1 if self._whole else max(1, base)
-                cursor = Cursor(reception.epoch, first, base=base)
+                cursor = Cursor(reception.epoch, max(1, base), base=base)
                 self._store_beginning(cursor, reception)
             else:
                 cursor = Cursor(after[0], after[1] + 1, after)

@@ -93,9 +93,9 @@ class Subscriber:
         done: Done = lambda code: None,
         *,
         after: Position | Iterable[tuple[bytes, Position]] | None = None,
+        from_first: Iterable[tuple[bytes, PublisherId, int]] = (),
         durable: str | None = None,
         by_hand: bool = False,
-        whole: bool = False,
         name: str | None = None,
         guest: bool = False,
         key: Ed25519PrivateKey | None = None,
@@ -104,12 +104,12 @@ class Subscriber:
     ) -> Subscription:
         """Listen to an item, or to all of a scope when `rid` is empty.
 
-        It begins with the latest version there is, or with the first when it wants the `whole` (and
-        is told of those that are not kept any more); `after` a Position (in a scope: items and
-        Positions) it goes on from there. A `durable` subscription, which is known by that name,
-        goes on where an earlier life of this node was done. With `by_hand` the listener is done
-        with an event when `Subscription.done` is called, otherwise when it returns. `name` is
-        what traces call the subscriber. `refused` is called when the rendezvous says no, now or
+        It begins with the latest version there is; `after` a Position (in a scope: items and
+        Positions) it goes on from there, and in the streams named in `from_first` (item, publisher
+        and epoch) it begins with the first version. A `durable` subscription, which is known by
+        that name, goes on where an earlier life of this node was done. With `by_hand` the listener
+        is done with an event when `Subscription.done` is called, otherwise when it returns. `name`
+        is what traces call the subscriber. `refused` is called when the rendezvous says no, now or
         later; `began` when a publisher knows of the subscription.
         """
         if durable is not None and not (0 < len(durable.encode()) <= 64 and "\0" not in durable):
@@ -128,9 +128,9 @@ class Subscriber:
             rid,
             listener,
             after=after or (),
+            from_first=from_first,
             durable=durable,
             by_hand=by_hand,
-            whole=whole,
             name=name or durable or self._env.node,
             progress=self._progress,
             delivered=self._delivered,

@@ -121,7 +121,7 @@ class WriterLeases:
     ) -> WriterLease:
         """Try to get the lease, and to keep it, until it is released.
 
-        `changed` is called whenever it was gained or lost.
+        `changed` is called whenever it was gained or lost, or somebody else was found to have it.
         """
         if (sid, rid) in self.leases:
             raise ValueError("this client wants the writer lease of the topic already")
@@ -160,11 +160,14 @@ class WriterLeases:
         if lease is None or lease.round is None or vote.request != lease.round.request:
             return
         lease.highest = max(lease.highest, vote.fence)
+        known = lease.holder
         if vote.code is Code.HELD:
             lease.holder = vote.holder
         if vote.server in lease.round.servers:
             lease.round.votes[vote.server] = vote.code
             self._count(lease, lease.round)
+        if lease.holder not in (known, "") and not lease.mine:
+            lease.tell()
 
     # Rounds
 

@@ -1,8 +1,8 @@
 """What one reads of conversations: their topics, how far one is in each, what one has seen.
 
 A conversation is two topics: what I write, and what is written to me. A stream of several of them
-names its places in one line, which is the id of its events: the Positions in the order of the
-topics, `-` where there is none yet.
+names its places in one line, which is the id of its events: in the order of the topics, the last
+Position of each PSPH that wrote it, or `-` where there is none yet.
 """
 
 from __future__ import annotations
@@ -23,9 +23,13 @@ REMEMBERED: Final = 1_000
 HISTORY: Final = 50
 """Messages of each topic that a stream begins with, unless it says how many."""
 MOST_HISTORY: Final = 1_000
+MOST_WRITERS: Final = 8
+"""PSPHs of one domain whose Positions in a topic are kept."""
 _NONE: Final = "-"
+_AND: Final = "+"
 
-Place = Position | None
+Place = tuple[Position, ...]
+"""At most one Position of each publisher, the latest last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +75,15 @@ def buddies_of(me: str, named: Sequence[str]) -> list[str]:
     return buddies
 
 
+def moved(place: Place, position: Position) -> Place:
+    """The place after one more update."""
+    others = [each for each in place if each.publisher != position.publisher]
+    return (*others[1 - MOST_WRITERS :], position)
+
+
 def places_text(places: Sequence[Place]) -> str:
     """In one line."""
-    return ",".join(_NONE if each is None else str(each) for each in places)
+    return ",".join(_AND.join(map(str, each)) or _NONE for each in places)
 
 
 def read_places(text: str, count: int) -> list[Place]:
@@ -82,9 +92,16 @@ def read_places(text: str, count: int) -> list[Place]:
     if len(parts) != count:
         raise BadMessage(f"a place for each of {count} topics is needed, separated by commas")
     try:
-        return [None if each == _NONE else Position.parse(each) for each in parts]
+        return [() if each == _NONE else _read_place(each) for each in parts]
     except InvalidPosition as error:
         raise BadMessage(str(error)) from None
+
+
+def _read_place(text: str) -> Place:
+    positions = [Position.parse(each) for each in text.split(_AND, MOST_WRITERS)]
+    if len({each.publisher for each in positions}) < len(positions):
+        raise BadMessage("a place has one Position of each publisher")
+    return tuple(positions)
 
 
 class Seen:

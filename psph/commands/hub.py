@@ -66,6 +66,14 @@ _NETWORKS = "Private network that {} may be in, in CIDR form; may be repeated."
     help="Follow topics of zones that have a fabric at the PSPH of this domain, found by DNS.",
 )
 @click.option("--dns", metavar="HOST:PORT", help="Ask this name server for --domain.")
+@click.option(
+    "--guide-check",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1),
+    default=10.0,
+    show_default=True,
+    help="How often PSPHs of --domain are looked after: two failures, and another is used.",
+)
 def hub(
     listen: str,
     data: Path,
@@ -78,6 +86,7 @@ def hub(
     follow: bool,
     domain: str | None,
     dns: str | None,
+    guide_check: float,
 ) -> None:
     """Run a WebSub hub until Ctrl-C or SIGTERM.
 
@@ -110,6 +119,7 @@ def hub(
             trusted_proxies=parse_networks(trusted_proxy),
             poll_every=poll,
             follow_after=60.0 if follow else None,
+            guide_check=guide_check,
         )
         way = _way(domain, dns)
     except (ValueError, InvalidHost) as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from psph.commands import following
+from psph.commands import following, stream_following
 from psph.configuration.addresses import parse_address
 from psph.errors import PsphError
 
@@ -23,7 +23,21 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Follow a topic and print its updates.")
 @click.argument("topic")
-@click.option("--hub", metavar="URL", help="Hub to subscribe at; discovered when not given.")
+@click.option(
+    "--hub",
+    "hubs",
+    metavar="URL",
+    multiple=True,
+    help="Hub to subscribe at; discovered when not given. Several: by stream, in this order.",
+)
+@click.option("--domain", metavar="DOMAIN", help="Follow by stream at the PSPHs of this domain.")
+@click.option("--dns", metavar="HOST:PORT", help="Ask this name server for --domain.")
+@click.option(
+    "--after",
+    metavar="POSITION",
+    multiple=True,
+    help="By stream: go on after this version; once for each publisher.",
+)
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="Stop after N updates.")
 @click.option(
     "--timeout",
@@ -40,7 +54,10 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def subscribe(
     topic: str,
-    hub: str | None,
+    hubs: tuple[str, ...],
+    domain: str | None,
+    dns: str | None,
+    after: tuple[str, ...],
     count: int | None,
     timeout: float | None,
     current: bool,
@@ -54,10 +71,20 @@ def subscribe(
     The hub and the topic's own name (rel=self) are discovered unless --hub is given. The hub has
     to reach this machine: give --listen and --public-url where a NAT or proxy is in between.
     Signatures are verified, repeats left out, the lease is renewed.
+
+    With --domain, or several --hub, TOPIC is followed by stream instead, which needs no way back to
+    this machine. It begins with what the topic holds, or after the Positions given by --after; when
+    a hub dies it goes on at the next, and no version is missed or shown twice.
     """
     following.web_url(topic, "TOPIC")
-    if hub is not None:
-        following.web_url(hub, "--hub")
+    for each in hubs:
+        following.web_url(each, "--hub")
+    where = stream_following.read_options(hubs, domain, dns, after)
+    if where is not None and (listen or public_url or lease):
+        raise click.UsageError(
+            "--listen, --public-url and --lease are for a callback, not a stream"
+        )
+    hub = hubs[0] if hubs else None
     if public_url is not None:
         following.web_url(public_url, "--public-url")
     try:
@@ -73,15 +100,17 @@ def subscribe(
             following.show(console, update, datetime.now())
 
     async def follow() -> int:
+        if where is not None:
+            return await stream_following.follow(topic, where, show, count, timeout, as_json)
         begun = time.monotonic()
-        at, hubs = (topic, (hub,)) if hub is not None else await _discover(topic)
-        host, port = address or (following.address_towards(hubs[0]), 0)
+        at, found = (topic, (hub,)) if hub is not None else await _discover(topic)
+        host, port = address or (following.address_towards(found[0]), 0)
         left = None if timeout is None else max(0.1, timeout - (time.monotonic() - begun))
         from push_hub import Subscriber
 
         try:
             subscriber = Subscriber(
-                at, hub=hubs, host=host, port=port, public_url=public_url,
+                at, hub=found, host=host, port=port, public_url=public_url,
                 lease_seconds=lease, current=current, patience=min(30.0, left or 30.0),
             )  # fmt: skip
         except ValueError as error:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
-from identifiers import Topic
+from identifiers import Position, Topic
 from psirp_sim.runtime.durations import SECOND
 from psph.proxy.inflow import State
+from psph.proxy.ports import WebUpdate
 from psph.proxy.proxy import Proxy
+from push_hub.carrier import Recalled
 from push_hub.errors import Refused
 
 ADMISSION = "admission"
 _ADMITTED = 60
 """Seconds for which a topic is wanted because somebody was admitted to it who has neither joined
 nor left yet; long enough for their callback to confirm."""
+
+_RECALL_PATIENCE = 18.0
+"""Seconds for versions to come once more over the fabric; less than the hub waits for."""
 
 
 class ProxyCarrier:
@@ -58,3 +64,26 @@ class ProxyCarrier:
 
     def brings(self, topic: Topic) -> str | None:
         return self._proxy.brings(topic)
+
+    def pinged(self, topic: Topic) -> None:
+        self._proxy.pinged(topic)
+
+    async def recall(
+        self, topic: Topic, after: Position, before: Position | None
+    ) -> Sequence[Recalled]:
+        answered: asyncio.Future[Sequence[WebUpdate]]
+        answered = asyncio.get_running_loop().create_future()
+
+        def reply(updates: Sequence[WebUpdate]) -> None:
+            if not answered.done():
+                answered.set_result(updates)
+
+        self._proxy.recall(topic, after, before, reply)
+        try:
+            async with asyncio.timeout(_RECALL_PATIENCE):
+                found = await answered
+        except TimeoutError:
+            return ()
+        return [
+            Recalled(each.position, each.content_type, each.body, each.trace_id) for each in found
+        ]

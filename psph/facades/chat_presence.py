@@ -32,10 +32,12 @@ class Presences:
         self._streams: Counter[str] = Counter()
         self._changed: dict[str, asyncio.Event] = {}
         """Of those of whom we say something."""
+        self._stopped = False
         self._tasks = Tasks()
 
     async def stop(self) -> None:
         """What was said last holds for a while: they may go on elsewhere, or here."""
+        self._stopped = True
         await self._tasks.stop()
 
     def joined(self, jid: str) -> None:
@@ -73,7 +75,7 @@ class Presences:
             await self._say(jid, False)
         finally:
             del self._changed[jid]
-            if self._streams[jid]:  # came while it was said that they left
+            if self._streams[jid] and not self._stopped:  # came while it was said that they left
                 self._changed[jid] = asyncio.Event()
                 self._tasks.start(self._follow(jid, self._changed[jid]))
 

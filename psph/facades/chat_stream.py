@@ -27,6 +27,7 @@ from psph.chat.conversation import (
     Seen,
     buddies_of,
     directions,
+    moved,
     places_text,
     presence_of,
     read_places,
@@ -35,10 +36,11 @@ from psph.chat.message import BadMessage
 from psph.chat.presence import Sightings
 from psph.facades.chat_presence import Presences
 from push_hub.errors import Busy
+from push_hub.event_stream import HEARTBEAT, Event
 from push_hub.hub import Hub
 from push_hub.keys import HUB
 from push_hub.store.records import Update
-from push_hub.streams import HEARTBEAT, Event, Stream
+from push_hub.streams import Stream
 
 _log = logging.getLogger(__name__)
 
@@ -64,13 +66,13 @@ async def serve_stream(request: web.Request, me: str, presences: Presences) -> w
     history = _history(query.get("history"))
     read = directions(me, buddies)
     topics = [each.topic for each in read] + [presence_of(each) for each in buddies]
-    starts = [history if each is None else each for each in places] + [None] * len(buddies)
+    starts: list[Place] = [*places, *([()] * len(buddies))]
     try:
         presences.joined(me)
     except Busy as refusal:
         raise web.HTTPTooManyRequests(text=str(refusal)) from None
     try:
-        stream = await hub.streams.open(topics, starts, f"chat {me}")
+        stream = await hub.streams.open(topics, starts, f"chat {me}", last=history)
         try:
             reading = Reading(hub, read, places, buddies)
             return await _send(request, stream, reading)
@@ -141,7 +143,7 @@ class Reading:
 
     async def begin(self, stream: Stream) -> list[bytes]:
         """Who is there, of all of them."""
-        for record, _ in stream.starts:
+        for record in stream.records:
             if record.canonical in self._buddies:
                 latest = await self._hub.store.latest(record.id)
                 if latest is not None:
@@ -172,7 +174,7 @@ class Reading:
     def _message(self, update: Update) -> bytes:
         number = self._directions[update.topic]
         direction = self._read[number]
-        self._places[number] = update.position
+        self._places[number] = moved(self._places[number], update.position)
         try:
             message = messages.read(update.body)
             if message.sender != direction.sender:

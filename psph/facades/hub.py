@@ -64,6 +64,19 @@ class HubSide:
     def let_go(self, topic: Topic) -> None:
         self._hub.let_go(topic)
 
+    def ping(self, topic: Topic, done: Callable[[], None]) -> None:
+        self._start(self._ping(topic, done))
+
+    async def _ping(self, topic: Topic, done: Callable[[], None]) -> None:
+        await _patiently(lambda: self._hub.ping((topic,)))
+        done()
+
+    def adopt(self, topic: Topic) -> None:
+        self._start(self._adopt(topic))
+
+    async def _adopt(self, topic: Topic) -> None:
+        await _patiently(lambda: self._hub.adopt(topic))
+
     def backlog(
         self, topic: Topic, after: Position | None, reply: Callable[[Sequence[WebUpdate]], None]
     ) -> None:

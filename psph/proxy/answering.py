@@ -17,6 +17,7 @@ from identifiers.zones import zone_of_host
 from psirp_sim.client import Client
 from psirp_sim.publications.errors import NotPublished
 from psirp_sim.publications.events import Event, Update
+from psirp_sim.publications.publisher import publisher_of
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Environment, Timer
 from psph.proxy.control import Control, Side
@@ -62,6 +63,7 @@ class Answering:
         self._control = control
         self._counters = counters
         self._offered = offered
+        self._publisher = publisher_of(env.node)
         self._askers: dict[tuple[str, PublisherId], Asker] = {}
         """By zone and proxy."""
 
@@ -86,8 +88,8 @@ class Answering:
     # Requests
 
     def _heard(self, zone: str, channel: ZoneChannel, event: Event) -> None:
-        if not isinstance(event, Update):
-            return
+        if not isinstance(event, Update) or event.publisher == self._publisher:
+            return  # what we ask the other proxies of our zone
         try:
             requests = read_requests(event.content)
         except MalformedMessage:
@@ -185,7 +187,9 @@ class Answering:
                 answers[topic] = Answer(refused=reason)
             elif offered is not None:
                 # Said once: what is published later is no other answer.
-                same = said is not None and said.publisher == offered.publisher
+                same = said is not None and (said.publisher, said.turn) == (
+                    offered.publisher, offered.turn,
+                )  # fmt: skip
                 answers[topic] = said if said is not None and same else offered
         self._say(asker, Answers(answers))
 

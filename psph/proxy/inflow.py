@@ -2,24 +2,23 @@
 
 What has to be done for a topic depends on its zone: without a fabric it is plain WebSub, and the
 hub sees for itself. Otherwise we listen to it in the fabric, after whatever the hub has of it, and
-ask a proxy of its zone to publish it, unless we are the one. Every version goes to the hub, which
-recognises what it has; the fabric is told that a version is done when the hub has it for good.
+ask a proxy of its zone to publish it, unless we are one; those who wait for the topic are told when
+that is so.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
+from typing import Protocol
 
-from identifiers import Position, Topic, is_conversation
+from identifiers import PublisherId, Topic
 from psirp_sim.client import Client
-from psirp_sim.publications.delivery import Subscription
-from psirp_sim.publications.events import Event, Gap, Update
 from psirp_sim.runtime.environment import Environment, Timer
 from psph.proxy.asking import Asking
+from psph.proxy.listening import Listener, Listening
 from psph.proxy.mapping import Mapping
 from psph.proxy.messages import Answer
 from psph.proxy.ports import Directory, Web
@@ -40,20 +39,41 @@ Ready = Callable[[State, str], None]
 """With PLAIN, REFUSED and the reason, or READY."""
 
 UNWANTED = "it is not wanted any more"
+ELSEWHERE = "another proxy of this domain writes it"
+READERS, STANDBY = "readers", "standby"
+"""Why a topic is followed."""
 
 
 @dataclass(slots=True, eq=False)
 class Incoming:
     """A topic that is wanted here."""
 
-    topic: Topic
+    listener: Listener
     state: State = State.LOOKING
     note: str = ""
-    subscription: Subscription | None = None
-    subscribing: bool = False
-    """Whether the hub was asked how far it is, and is to be subscribed for then."""
+    reasons: set[str] = field(default_factory=set)
     waiting: list[Ready] = field(default_factory=list)
     releasing: Timer | None = None
+
+    @property
+    def topic(self) -> Topic:
+        return self.listener.topic
+
+
+class Writers(Protocol):
+    """Who writes a topic of our own hosts."""
+
+    def writer(self, canonical: str) -> PublisherId | None:
+        """Who numbers it; None while that is not known."""
+
+    def is_elsewhere(self, canonical: str) -> bool:
+        """Whether that is another proxy."""
+
+    def turn(self, canonical: str) -> int:
+        """Its fencing epoch, when that is us; else 0."""
+
+    def has_others(self, host: str) -> bool:
+        """Whether there are other proxies of a host."""
 
 
 class Inflow:
@@ -69,37 +89,50 @@ class Inflow:
         web: Web,
         asking: Asking,
         counters: Counter[str],
+        writers: Writers,
     ) -> None:
+        """`writers` knows who writes the topics of our own hosts."""
+        self._writers = writers
         self._env = env
         self._settings = settings
-        self._client = client
         self._mapping = mapping
         self._directory = directory
         self._web = web
         self._asking = asking
         self._counters = counters
+        self._listening = Listening(
+            env, client, mapping, web, counters, writes=self._writes, progress=self._progress
+        )
         self.topics: dict[str, Incoming] = {}
         self._zones: dict[str, dict[str, Incoming]] = {}
         """The same, by zone."""
 
     # Who wants what
 
-    def want(self, canonical: str) -> None:
-        """Somebody here wants it."""
+    def want(self, canonical: str, reason: str = READERS) -> None:
+        """Somebody here wants it, or it may be our turn to write it."""
         incoming = self.topics.get(canonical)
         if incoming is None:
             topic = self._mapping.activate(canonical)
-            incoming = self.topics[canonical] = Incoming(topic)
+            incoming = self.topics[canonical] = Incoming(Listener(topic), reasons={reason})
             self._zones.setdefault(topic.zone, {})[canonical] = incoming
             self._look(incoming)
-        elif incoming.releasing is not None:
+            return
+        incoming.reasons.add(reason)
+        if incoming.releasing is not None:
             incoming.releasing.cancel()
             incoming.releasing = None
+        self._look(incoming)
 
-    def unwant(self, canonical: str) -> None:
-        """Nobody here wants it any more; they may be back soon."""
+    def unwant(self, canonical: str, reason: str = READERS) -> None:
+        """Not for that reason any more; they may be back soon."""
         incoming = self.topics.get(canonical)
-        if incoming is not None and incoming.releasing is None:
+        if incoming is None:
+            return
+        incoming.reasons.discard(reason)
+        if incoming.reasons:
+            self._look(incoming)
+        elif incoming.releasing is None:
             incoming.releasing = self._env.call_later(
                 self._settings.linger, self._release, incoming
             )
@@ -117,10 +150,10 @@ class Inflow:
     def brings(self, canonical: str, host: str) -> str | None:
         """In words, how the fabric brings a topic; None when it does not."""
         incoming = self.topics.get(canonical)
-        if incoming is None or self._settings.serves(host):
+        if incoming is None or incoming.state is State.PLAIN:
             return None
-        if incoming.state is State.PLAIN:
-            return None
+        if self._settings.serves(host):
+            return ELSEWHERE if self._writers.is_elsewhere(canonical) else None
         return f"{incoming.state}: {incoming.topic.zone}"
 
     def zone_changed(self, zone: str) -> None:
@@ -130,8 +163,13 @@ class Inflow:
 
     def answered(self, canonical: str, answer: Answer | None) -> None:
         """A proxy of the topic's zone has answered, or gone back on it."""
+        self.turned(canonical)
+
+    def turned(self, canonical: str) -> None:
+        """Somebody else writes the topic than before."""
         incoming = self.topics.get(canonical)
         if incoming is not None:
+            self._listening.take_up(incoming.listener)
             self._look(incoming)
 
     # Deciding
@@ -158,8 +196,13 @@ class Inflow:
         if zone is not None and not zone.has_fabric and not ours:
             self._stop(incoming)
             return State.PLAIN, zone.note or f"{topic.zone} has no fabric"
-        self._subscribe(incoming)
+        self._listening.start(incoming.listener)
         if ours:
+            # The others of our host have it ready, and follow it, only if somebody asks.
+            if READERS in incoming.reasons and self._writers.has_others(topic.host):
+                self._asking.add(topic)
+            else:
+                self._asking.remove(topic)
             return State.READY, ""
         if not self._asking.add(topic):
             return State.ASKING, f"{topic.zone} cannot be asked"
@@ -174,75 +217,37 @@ class Inflow:
         """Those who wait, if the time has come."""
         if not incoming.waiting or not self._is_decided(incoming):
             return
+        listener = incoming.listener
+        if incoming.state is State.READY and (listener.since is None or listener.noting):
+            if listener.since is None:
+                self._listening.follow(listener, self._turn(incoming.topic))
+            return  # told when it is written down
         waiting, incoming.waiting = incoming.waiting, []
         for ready in waiting:
             self._env.call_later(0, ready, incoming.state, incoming.note)
+
+    def _turn(self, topic: Topic) -> int:
+        """Which it is, as far as we were told."""
+        if self._settings.serves(topic.host):
+            return self._writers.turn(topic.canonical)
+        answer = self._asking.answer(topic)
+        return 0 if answer is None else answer.turn
 
     def _is_decided(self, incoming: Incoming) -> bool:
         if incoming.state in (State.PLAIN, State.REFUSED):
             return True
         if incoming.state is not State.READY:
             return False
-        if self._settings.serves(incoming.topic.host):
-            return True
-        answer = self._asking.answer(incoming.topic)
-        subscription = incoming.subscription
-        return (
-            answer is not None
-            and subscription is not None
-            and subscription.has_begun(
-                incoming.topic.rid.raw,
-                bytes.fromhex(answer.publisher),
-                (answer.epoch, answer.version),
+        topic, listener = incoming.topic, incoming.listener
+        if self._settings.serves(topic.host):
+            writer = self._writers.writer(topic.canonical)
+            return writer == self._web.publisher or (
+                writer is not None and listener.has_begun(writer.raw)
             )
+        answer = self._asking.answer(topic)
+        return answer is not None and listener.has_begun(
+            bytes.fromhex(answer.publisher), (answer.epoch, answer.version)
         )
-
-    # Listening
-
-    def _subscribe(self, incoming: Incoming) -> None:
-        if incoming.subscription is None and not incoming.subscribing:
-            incoming.subscribing = True
-            self._web.positions(incoming.topic, partial(self._resume, incoming))
-
-    def _resume(self, incoming: Incoming, positions: Sequence[Position]) -> None:
-        if not incoming.subscribing:
-            return  # it was not wanted any more
-        incoming.subscribing = False
-        topic = incoming.topic
-        incoming.subscription = self._client.subscribe(
-            topic.sid.raw,
-            topic.rid.raw,
-            partial(self._heard, incoming),
-            after=[(topic.rid.raw, position) for position in positions],
-            # The hub has no position in a stream that is still empty, and yet it has begun.
-            durable=topic.rid.raw.hex(),
-            by_hand=True,
-            # Who comes late to a conversation has not read it; of the rest the latest is enough.
-            whole=is_conversation(topic.canonical),
-            name="proxy",
-            began=lambda: self._tell(incoming),
-        )
-
-    def _heard(self, incoming: Incoming, event: Event) -> None:
-        if isinstance(event, Update) and event.publisher != self._web.publisher:
-            update = self._mapping.convert(event)
-            if update is not None:
-                self._counters["received"] += 1
-                self._web.deliver(incoming.topic, update, partial(self._done, incoming, event))
-                return
-        elif isinstance(event, Gap):
-            self._counters["gaps"] += 1
-            self._env.log(
-                "versions were lost", topic=incoming.topic.canonical, first=event.first,
-                last=event.last,
-            )  # fmt: skip
-        # Later: the fabric has not returned from handing it over.
-        self._env.call_later(0, self._done, incoming, event)
-
-    def _done(self, incoming: Incoming, event: Event) -> None:
-        if incoming.subscription is not None:
-            incoming.subscription.done(event)
-        self._tell(incoming)
 
     # Releasing
 
@@ -251,6 +256,7 @@ class Inflow:
         topic = incoming.topic
         del self.topics[topic.canonical]
         self._stop(incoming)
+        self._listening.forget(incoming.listener)
         self._mapping.deactivate(topic)
         del self._zones[topic.zone][topic.canonical]
         if not self._zones[topic.zone]:
@@ -261,9 +267,19 @@ class Inflow:
         self._web.carried(topic)
 
     def _stop(self, incoming: Incoming) -> None:
-        incoming.subscribing = False
-        if incoming.subscription is not None:
-            self._client.unsubscribe(incoming.subscription)
-            incoming.subscription.forget()
-            incoming.subscription = None
+        self._listening.stop(incoming.listener)
         self._asking.remove(incoming.topic)
+
+    # What listening asks for
+
+    def _progress(self, topic: Topic) -> None:
+        incoming = self.topics.get(topic.canonical)
+        if incoming is not None:
+            self._tell(incoming)
+
+    def _writes(self, topic: Topic, publisher: PublisherId) -> bool:
+        """Whether somebody is who writes the topic now."""
+        if self._settings.serves(topic.host):
+            return self._writers.writer(topic.canonical) == publisher
+        answer = self._asking.answer(topic)
+        return answer is not None and answer.publisher == publisher.raw.hex()

@@ -14,6 +14,7 @@ from typing import Protocol
 from pybloom_live import BloomFilter
 
 from identifiers import InvalidTopic, RendezvousId, ScopeId, Topic, identify
+from psirp_sim.publications.delivery import Place
 from psirp_sim.publications.events import Update
 from psirp_sim.publications.tracing import TRACE_ID
 from psph.proxy.ports import WebUpdate
@@ -22,9 +23,14 @@ TOPIC = "topic"
 CONTENT_TYPE = "content-type"
 PUBLISHED = "published"
 """Present in the metadata of content that its publisher sent; what was fetched lacks it."""
+COVERED = "covered"
+"""In what a proxy publishes: up to which epoch and version of its own stream somebody who followed
+the topic before lacks nothing, and in which turn it wrote this, the fencing epoch of its lease. Who
+publishes without a hub has nobody to take over from."""
 DEFAULT_TYPE = "application/octet-stream"
 
 _TRACE_ID = re.compile("[0-9a-f]{32}")
+_COVERED = re.compile(r"([0-9]{1,19})\.([0-9]{1,19})\.([0-9]{1,19})")
 _LONGEST_TYPE = 1_000
 
 Item = tuple[bytes, bytes]
@@ -93,12 +99,13 @@ class Mapping:
         return self._zones.get(sid)
 
     @staticmethod
-    def describe(update: WebUpdate) -> dict[str, str]:
+    def describe(update: WebUpdate, covered: Place, turn: int) -> dict[str, str]:
         """What goes with the content, so that the other side can make the same update of it."""
         described = {
             TOPIC: update.topic,
             CONTENT_TYPE: update.content_type,
             TRACE_ID: update.trace_id,
+            COVERED: f"{covered[0]}.{covered[1]}.{turn}",
         }
         if update.published:
             described[PUBLISHED] = "1"
@@ -133,6 +140,12 @@ class Mapping:
             trace_id if _TRACE_ID.fullmatch(trace_id) else "",
             PUBLISHED in metadata,
         )
+
+    @staticmethod
+    def covered(update: Update) -> tuple[Place, int] | None:
+        """What `describe` was told; None for who publishes without a hub."""
+        found = _COVERED.fullmatch(update.metadata.get(COVERED, ""))
+        return None if found is None else ((int(found[1]), int(found[2])), int(found[3]))
 
     # The summary
 

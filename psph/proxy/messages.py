@@ -1,12 +1,15 @@
-"""What proxies say to each other on a zone's channel, and what they answer.
+"""What proxies say to each other: requests on a zone's channel, answers, and, among the proxies of
+one zone, who is there.
 
-Both are publications, in JSON, and each says everything there is to say at that time: who missed
+All are publications, in JSON, and each says everything there is to say at that time: who missed
 the ones before, or came later, misses nothing.
 
     {"reply": "<64 hex digits>", "lease": 60.0, "topics": ["http://news.site-b.test/feed.xml"]}
     {"answers": {"http://news.site-b.test/feed.xml":
         {"publisher": "<32 hex digits>", "epoch": 1, "version": 7}}}
     {"answers": {"http://news.site-b.test/secret": {"refused": "this topic stays at home"}}}
+    {"node": "psph-b2", "publisher": "<32 hex digits>", "hosts": ["site-b.test"], "lease": 10.0,
+        "priority": 0, "weight": 1, "news": [], "pings": ["http://news.site-b.test/feed.xml"]}
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from msgspec import Meta
 
 LONGEST_TOPIC = 2_048
 MOST_TOPICS = 10_000
+MOST_HOSTS = 1_000
 LONGEST_REASON = 200
 LONGEST_LEASE = 86_400.0
 LARGEST = 4 << 20
@@ -50,6 +54,8 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     version: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
     """How far the stream was when this was first answered: what comes up to there was published
     before, and is pushed to nobody."""
+    turn: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+    """The fencing epoch of its writer lease."""
     refused: Annotated[str, Meta(max_length=LONGEST_REASON)] = ""
 
 
@@ -60,7 +66,25 @@ class Answers(msgspec.Struct, frozen=True):
     answers: dict[TopicText, Answer]
 
 
-def encode(message: Requests | Answers) -> bytes:
+class Membership(msgspec.Struct, frozen=True):
+    """A proxy of a zone, to the others of it."""
+
+    node: Annotated[str, Meta(min_length=1, max_length=255)]
+    """Its name in the fabric, by which a writer lease is handed over to it."""
+    publisher: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+    """Who numbers updates at its hub."""
+    hosts: Annotated[list[Annotated[str, Meta(max_length=255)]], Meta(max_length=MOST_HOSTS)]
+    lease: Annotated[float, Meta(gt=0, le=LONGEST_LEASE)]
+    """Seconds for which it counts as there."""
+    priority: Annotated[int, Meta(ge=0, le=65_535)] = 0
+    weight: Annotated[int, Meta(ge=0, le=65_535)] = 1
+    news: Annotated[list[TopicText], Meta(max_length=MOST_TOPICS)] = []
+    """Topics of which it has versions that only it can publish: it asks for their writer leases."""
+    pings: Annotated[list[TopicText], Meta(max_length=MOST_TOPICS)] = []
+    """Topics that were pinged at its hub since the last message, and that another one writes."""
+
+
+def encode(message: Requests | Answers | Membership) -> bytes:
     return msgspec.json.encode(message)
 
 
@@ -72,6 +96,11 @@ def read_requests(content: bytes) -> Requests:
 def read_answers(content: bytes) -> Answers:
     """MalformedMessage when it is none."""
     return _decode(content, Answers)
+
+
+def read_membership(content: bytes) -> Membership:
+    """MalformedMessage when it is none."""
+    return _decode(content, Membership)
 
 
 def _decode(content: bytes, kind: type[M]) -> M:

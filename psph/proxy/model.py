@@ -17,6 +17,7 @@ from psirp_sim.runtime.environment import Environment
 from psph.proxy.ports import WebUpdate, Zone
 
 PREFIX = b"hub "
+PINGED = b"pinged "
 LOOK = 20 * MILLISECOND
 PAGE = 8
 
@@ -90,6 +91,10 @@ class ModelHub:
         self.updates: dict[str, list[WebUpdate]] = {}
         self._under_way: set[tuple[str, Position]] = set()
         self._last: dict[str, int] = {}
+        self.brings: Callable[[Topic], str | None] = lambda topic: None
+        """What the hub asks its carrier."""
+        self.pass_on: Callable[[Topic], None] = lambda topic: None
+        """A ping for a topic that the carrier brings."""
         self.kept: set[str] = set()
         self.denied: dict[str, str] = {}
         for _, value in env.storage.scan(PREFIX):
@@ -99,6 +104,8 @@ class ModelHub:
             own = [u.position.version for u in updates if u.position.publisher == self.publisher]
             if own:
                 self._last[updates[0].topic] = max(own)
+        for key, _ in env.storage.scan(PINGED):
+            env.call_later(LOOK, self._fetch, key[len(PINGED) :].decode())
 
     # What websites do
 
@@ -108,6 +115,27 @@ class ModelHub:
         position = Position(self.publisher, self.epoch, version)
         trace = self._env.random.randbytes(16).hex()
         self._record(WebUpdate(topic, position, "text/plain", content, trace, direct))
+
+    def ping(self, topic: Topic, done: Callable[[], None]) -> None:
+        """There is something new: fetched soon, after a crash too."""
+        if self.brings(topic) is not None:
+            self.pass_on(topic)
+            self._env.call_later(0, done)
+            return
+        key = PINGED + topic.canonical.encode()
+
+        def noted() -> None:
+            self._env.call_later(LOOK, self._fetch, topic.canonical)
+            done()
+
+        self._env.storage.write({key: b""}, noted)
+
+    def _fetch(self, topic: str) -> None:
+        site = self._sites.get(topic)
+        if site is not None and self.brings(identify(topic)) is None and not self._see(site):
+            self._env.call_later(LOOK, self._fetch, topic)
+            return
+        self._env.storage.write({PINGED + topic.encode(): None})
 
     def _record(self, update: WebUpdate, done: Callable[[], None] = lambda: None) -> None:
         self._under_way.add((update.topic, update.position))
@@ -142,18 +170,27 @@ class ModelHub:
     def look(self, topic: str) -> None:
         """Fetch a topic that does not ping."""
         site = self._sites.get(topic)
-        if site is None or site.pings or not site.content or self._last.get(topic, 0) == -1:
-            return
-        latest = self.updates.get(topic, [])
+        if site is not None and not site.pings and self.brings(identify(topic)) is None:
+            self._see(site)
+
+    def _see(self, site: Site) -> bool:
+        """Record what is new; whether that could be told."""
+        latest = self.updates.get(site.topic, [])
         known = latest[-1].body if latest else b""
-        pending = self._last.get(topic, 0) > sum(
+        pending = self._last.get(site.topic, 0) > sum(
             1 for each in latest if each.position.publisher == self.publisher
         )
-        if site.content != known and not pending:
-            self.publish(topic, site.content, direct=False)
+        if site.content and site.content != known and not pending:
+            self.publish(site.topic, site.content, direct=False)
+        return not pending
 
     def let_go(self, topic: Topic) -> None:
         self.kept.discard(topic.canonical)
+
+    def adopt(self, topic: Topic) -> None:
+        latest = self.updates.get(topic.canonical, [])[-1:]
+        if latest and latest[0].position.publisher != self.publisher and not latest[0].published:
+            self.publish(topic.canonical, latest[0].body, direct=False)
 
     def backlog(
         self, topic: Topic, after: Position | None, reply: Callable[[Sequence[WebUpdate]], None]
@@ -183,7 +220,9 @@ class ModelHub:
         self.denied[topic.canonical] = reason
 
     def carried(self, topic: Topic) -> None:
-        """It asks `Proxy.brings` when it has to know."""
+        """Who brought it does not any more: it may have changed meanwhile."""
+        if self.brings(topic) is None and topic.canonical in self._sites:
+            self.ping(topic, lambda: None)
 
 
 def _pack(update: WebUpdate) -> bytes:

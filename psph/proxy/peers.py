@@ -41,6 +41,8 @@ class Reading:
     """What it was told last: the name of a state."""
     said: int = -1
     """When it was last said to the proxy, if it has a lease."""
+    began: int = 0
+    """When it came, or came back."""
 
 
 class ProxyPeer:
@@ -57,6 +59,7 @@ class ProxyPeer:
         )
         self.directory.changed = self.proxy.zone_changed
         self.hub.listener = self.proxy.recorded
+        self.hub.brings, self.hub.pass_on = self.proxy.brings, self.proxy.pinged
         self._reading: set[Reading] = set()
         self._begun = False
 
@@ -77,6 +80,11 @@ class ProxyPeer:
     def stop(self) -> None:
         self.node.stop()
 
+    @property
+    def met(self) -> set[str]:
+        """The other proxies of its hosts that it knows, from an earlier life perhaps."""
+        return self.proxy.cluster.remembered
+
     def _look(self) -> None:
         """Readers come and go, and the hub looks after what it follows."""
         if self.proxy.begun:
@@ -88,8 +96,9 @@ class ProxyPeer:
             for reading in self.trial.readings[self.env.node]:
                 self._read(reading)
             self.proxy.confirmed()
+            read = {each.topic for each in self.trial.readings[self.env.node] if each.wanted}
             for site in self.trial.sites[self.env.node]:
-                if site.topic in self.hub.kept:
+                if site.topic in self.hub.kept | read:
                     self.hub.look(site.topic)
         self.env.call_later(LOOKING, self._look)
 
@@ -98,9 +107,10 @@ class ProxyPeer:
         publish = client.publish
 
         def watched(sid: bytes, rid: bytes, *args: Any, **options: Any) -> Position:
-            lease = leases.get((sid, rid))
-            if "position" in options and (lease is None or not lease.held):
-                self.trial.wrong = f"{self.env.node} publishes without a writer lease"
+            if "position" in options:
+                lease = leases.get((sid, rid))
+                turn = lease.fence if lease is not None and lease.held else None
+                self.trial.publishing(self.env.node, (sid, rid), options["position"], turn)
             return publish(sid, rid, *args, **options)
 
         client.publish = watched
@@ -117,6 +127,7 @@ class ProxyPeer:
         topic = identify(reading.topic)
         if reading.wanted and reading not in self._reading:
             self._reading.add(reading)
+            reading.began = self.trial.world.now
             name = f"reader {self.trial.readings[self.env.node].index(reading)}"
             until = self.env.wall() + 3_600 * SECOND if reading.leased else None
             reading.said = self.trial.world.now if reading.leased else -1
@@ -133,7 +144,8 @@ class ProxyPeer:
             return
         reading.told = state.name.lower()
         if state is State.READY:
-            if self.hub.is_beginning(reading.topic) and reading.topic != self.trial.native:
+            begun = reading.topic in self.hub.updates and not self.hub.is_beginning(reading.topic)
+            if not begun and self.trial.was_there(self.env.node, reading):
                 self.trial.wrong = f"{reading.topic} was ready before its hub had what there was"
             self.trial.told_ready(self.env.node, reading)
 

@@ -27,6 +27,11 @@ class WebUpdate:
     published: bool = False
     """Sent by its publisher rather than fetched: each one counts."""
 
+    @property
+    def is_unique(self) -> bool:
+        """Whether it can be had nowhere else: it was not fetched."""
+        return self.published or not self.topic.startswith(("http:", "https:"))
+
 
 class Web(Protocol):
     """The hub beside the proxy."""
@@ -45,6 +50,14 @@ class Web(Protocol):
 
     def let_go(self, topic: Topic) -> None:
         """Nobody outside wants it any more."""
+
+    def ping(self, topic: Topic, done: Callable[[], None]) -> None:
+        """Its website said, at another hub, that there is something new. `done` when that is
+        durable."""
+
+    def adopt(self, topic: Topic) -> None:
+        """Number its current version anew if another hub did and it was fetched: whoever comes
+        later is to have it from us."""
 
     def backlog(
         self, topic: Topic, after: Position | None, reply: Callable[[Sequence[WebUpdate]], None]

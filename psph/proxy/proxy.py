@@ -9,8 +9,9 @@ website.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 
-from identifiers import Topic
+from identifiers import Position, Topic, identify, scope_id
 from identifiers.zones import zone_of_host
 from psirp_sim.node import FabricNode
 from psirp_sim.publications.envelope import Keys
@@ -18,13 +19,16 @@ from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.environment import Environment
 from psph.proxy.answering import Answering
 from psph.proxy.asking import Asking
+from psph.proxy.cluster import Cluster
 from psph.proxy.control import Control, Side
-from psph.proxy.inflow import Inflow, Ready
+from psph.proxy.inflow import STANDBY, Inflow, Ready
 from psph.proxy.mapping import Mapping, Registry
 from psph.proxy.messages import Answer
 from psph.proxy.origin import Origin
 from psph.proxy.ports import Directory, Web, WebUpdate
+from psph.proxy.recalling import Recalling
 from psph.proxy.settings import ProxySettings
+from psph.proxy.writing import Writing
 
 SHORTLY = 20 * MILLISECOND
 
@@ -54,6 +58,7 @@ class Proxy:
         self._waiting: list[tuple[str, Ready]] = []
         """Who asked before that."""
         self._own_zones = {zone_of_host(host) for host in settings.hosts}
+        self._own_scopes = {scope_id(zone).raw: zone for zone in self._own_zones}
         self._own_keys: Keys = (
             () if settings.key is None else (settings.key.public_key().public_bytes_raw(),)
         )
@@ -67,17 +72,28 @@ class Proxy:
         client.keys_of = self.keys_of
         shared = (self.env, self.settings, client)
         self.asking = Asking(*shared, self.counters, self._answered)
-        self.inflow = Inflow(
-            *shared, self.mapping, self.directory, self.web, self.asking, self.counters
+        self.cluster = Cluster(
+            *shared,
+            self.counters,
+            self.web.publisher,
+            changed=self._members_changed,
+            pinged=self._pinged_elsewhere,
         )
         self.origin = Origin(
             *shared,
-            self.node.rendezvous.writers,
+            Writing(self.env, self.settings, self.node.rendezvous.writers, self.cluster),
+            self.cluster,
             self.mapping,
             self.web,
             self.counters,
-            self._own_changed,
+            changed=self._own_changed,
+            standby=self._stand_by,
+            turned=self._turned,
         )
+        self.inflow = Inflow(
+            *shared, self.mapping, self.directory, self.web, self.asking, self.counters, self.origin
+        )
+        self.recalling = Recalling(*shared, self.mapping)
         self.answering = Answering(*shared, self.control, self.counters, self.origin.offered)
         self.begun = True
         self.control.load()
@@ -85,6 +101,7 @@ class Proxy:
             for topic in self.control.topics(side):
                 self._wish_changed(side, topic, True)
         self.answering.start()
+        self.cluster.start()
         waiting, self._waiting = self._waiting, []
         for canonical, ready in waiting:
             self.inflow.when_ready(canonical, ready)
@@ -114,6 +131,25 @@ class Proxy:
         """In words, how the fabric brings a topic; None when the hub has to see for itself."""
         return self.inflow.brings(topic.canonical, topic.host) if self.begun else None
 
+    def pinged(self, topic: Topic) -> None:
+        """A website said at our hub that a topic has changed which the fabric brings."""
+        if self.begun and self.origin.is_elsewhere(topic.canonical):
+            self.cluster.ping(topic)
+
+    def recall(
+        self,
+        topic: Topic,
+        after: Position,
+        before: Position | None,
+        reply: Callable[[Sequence[WebUpdate]], None],
+    ) -> None:
+        """The versions of one stream between two Positions, or all after the first, as far as the
+        fabric still has them."""
+        if self.begun:
+            self.recalling.recall(topic, after, before, reply)
+        else:
+            self.env.call_later(0, reply, ())
+
     def recorded(self, update: WebUpdate) -> None:
         """The hub has a new version of a topic."""
         if self.begun:
@@ -128,7 +164,7 @@ class Proxy:
 
     def keys_of(self, sid: bytes) -> Keys | None:
         """The keys of the zone that a scope is of; None while they are not known."""
-        zone = self.mapping.zone_of(sid)
+        zone = self.mapping.zone_of(sid) or self._own_scopes.get(sid)
         if zone is None:
             return ()  # of a channel: proxies ask each other unsigned, within the fabric
         known = self.directory.look_up(zone)
@@ -146,9 +182,34 @@ class Proxy:
             function.want(topic)
         else:
             function.unwant(topic)
+        if side is Side.WEB:
+            self.origin.attend(topic, wanted)
 
     def _answered(self, topic: str, answer: Answer | None) -> None:
         self.inflow.answered(topic, answer)
+
+    def _members_changed(self) -> None:
+        for topic in self.control.topics(Side.WEB):
+            self.origin.attend(topic, True)
+            self.inflow.turned(topic)
+        self.origin.members_changed()
+
+    def _pinged_elsewhere(self, canonical: str, done: Callable[[], None]) -> None:
+        own = self.origin.topics.get(canonical)
+        if own is not None and not own.turn.elsewhere:
+            self.web.ping(own.topic, done)
+        else:
+            self.env.call_later(0, done)
+
+    def _stand_by(self, topic: str, wanted: bool) -> None:
+        if wanted:
+            self.inflow.want(topic, STANDBY)
+        else:
+            self.inflow.unwant(topic, STANDBY)
+
+    def _turned(self, canonical: str) -> None:
+        self.inflow.turned(canonical)
+        self.web.carried(identify(canonical))
 
     def _own_changed(self, topic: str) -> None:
         self.answering.changed(topic)
@@ -169,10 +230,15 @@ class Proxy:
             "published": {
                 each.topic.canonical: {
                     "open": each.open,
-                    "writer": each.lease is not None and each.lease.held,
+                    "writer": each.held,
+                    "written_by": each.turn.elsewhere or None,
                     "last": None if each.last is None else str(each.last),
                 }
                 for each in list(self.origin.topics.values())[:1_000]
+            },
+            "others": {
+                name: {"hosts": member.said.hosts, "publisher": member.said.publisher}
+                for name, member in self.cluster.members.items()
             },
             "counters": dict(self.counters),
         }

@@ -21,6 +21,14 @@ class ProxySettings:
     """Beginnings of canonical topics that stay at home."""
     accept_unsigned: bool = True
     """Whether publications of zones without a key are taken."""
+    priority: int = 0
+    weight: int = 1
+    """Of this proxy among those of its hosts, as its SRV record has them: topics are shared among
+    those of the lowest priority, by weight."""
+    member_lease: int = 10 * SECOND
+    """How long another proxy of our hosts counts as there when it is not heard of."""
+    standby: int = SECOND
+    """How long the proxies that a topic does not belong to leave it to the one it does."""
     request_lease: int = 60 * SECOND
     """How long another proxy goes on publishing for us when it does not hear of us; the requests
     are made again every third of it."""

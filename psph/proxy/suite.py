@@ -41,6 +41,7 @@ from psirp_sim.runtime.schedules import (
 from psirp_sim.runtime.simulator import Clock, Independent, LinkProfile, Simulator, Uniform, stream
 from psirp_sim.settings import FabricSettings
 from psirp_sim.wire.sealing import FabricKeys
+from psph.proxy.mapping import Item
 from psph.proxy.model import Site, publisher_of_hub
 from psph.proxy.peers import FORGED, LOOKING, Forger, Native, ProxyPeer, Reading
 from psph.proxy.ports import WebUpdate, Zone
@@ -69,6 +70,11 @@ class ProxyTrial:
         self.keys: dict[str, Ed25519PrivateKey] = {}
         self.published: dict[tuple[str, Position], WebUpdate] = {}
         """What entered at some hub, and was recorded there."""
+        self.sent: set[tuple[Item, Position]] = set()
+        """What was published in the fabric by whose turn it was."""
+        self.first_sent: dict[Item, int] = {}
+        self.turns: dict[tuple[Item, int], str] = {}
+        """Who wrote a topic under which fencing epoch."""
         self.latest: dict[tuple[str, bytes], Position] = {}
         """Of each topic and hub."""
         self.heard: dict[str, Streams] = {}
@@ -223,6 +229,24 @@ class ProxyTrial:
 
     # What is told to the trial
 
+    def publishing(self, name: str, item: Item, position: Position, turn: int | None) -> None:
+        """Somebody publishes what its hub has numbered, in its turn or (None) not in it."""
+        if turn is not None:
+            self.sent.add((item, position))
+            self.first_sent.setdefault(item, self.world.now)
+            writer = self.turns.setdefault((item, turn), name)
+            if writer != name:
+                self.wrong = f"{writer} and {name} write in the same turn {turn}"
+        elif (item, position) not in self.sent:
+            self.wrong = f"{name} publishes without a writer lease"
+
+    def was_there(self, name: str, reading: Reading) -> bool:
+        """Whether a topic of another zone had a version in the fabric when a reader came."""
+        topic = identify(reading.topic)
+        sent = self.first_sent.get((topic.sid.raw, topic.rid.raw))
+        ours = self.proxies[name].serves(topic.host)
+        return not ours and sent is not None and sent < reading.began
+
     def told_ready(self, name: str, reading: Reading) -> None:
         """From now on nothing may be missed of what anybody publishes of the topic."""
         for origin, sites in self.sites.items():
@@ -319,12 +343,16 @@ class ProxyTrial:
             if peer is None or not peer.proxy.begun:
                 return f"{name} has not begun"
             wished = {reading.topic for reading in self.readings[name] if reading.wanted}
-            if left := set(peer.proxy.inflow.topics) - wished:
+            if left := self._left_listening(name, wished, set(peer.proxy.inflow.topics)):
                 return f"{name} still listens to {sorted(left)}"
             for reading in self.readings[name]:
                 if reading.wanted and not reading.told and reading.topic != self.native:
                     return f"{name} was not told what becomes of {reading.topic}"
         return self._native_unsettled(wanted.get(self.native, set()))
+
+    def _left_listening(self, name: str, wished: set[str], listens: set[str]) -> set[str]:
+        """What a proxy has no reason to listen to."""
+        return listens - wished
 
     def _native_unsettled(self, readers: set[str]) -> str | None:
         """What nobody's hub published is everybody's."""

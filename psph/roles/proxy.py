@@ -80,7 +80,12 @@ def _settings(
     process: Process, configuration: ProxyConfiguration, bootstrap: BootstrapConfiguration
 ) -> ProxySettings:
     settings = configuration.settings(process.configuration.node.domain)
-    return replace(settings, key=bootstrap.signing_key(process.directory))
+    return replace(
+        settings,
+        key=bootstrap.signing_key(process.directory),
+        priority=bootstrap.priority,
+        weight=bootstrap.weight,
+    )
 
 
 def _show(process: Process, proxy: Proxy, joining: Joining) -> None:

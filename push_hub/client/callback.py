@@ -42,10 +42,14 @@ class Notification:
     """The same when a delivery is repeated; None from hubs that send none."""
     current: bool = False
     """What the topic held at the time of the subscription, fetched and not delivered."""
+    known_position: Position | None = None
+    """Of what came by stream."""
 
     @property
     def position(self) -> Position | None:
-        """Which version this is, where a hub of ours says so in the delivery id."""
+        """Which version this is, where a hub of ours says so, in the delivery id or a stream."""
+        if self.known_position is not None:
+            return self.known_position
         try:
             return Position.parse((self.delivery_id or "").rpartition("-")[0])
         except InvalidPosition:

@@ -37,13 +37,16 @@ def record(
     if not inserted:
         return None
     seq = int(inserted[0][0])
-    quiet = _is_quiet(connection, new)
+    quiet, repeats = _is_quiet(connection, new), _repeats(connection, new)
     _note(connection, new, seq, now)
-    connection.execute(
-        "UPDATE topics SET quiet_seq = ? WHERE id = ?", (seq if quiet else None, new.topic_id)
-    )
-    superseded = _supersede(connection, new.topic_id) if new.origin.superseding else 0
-    deliveries = 0 if quiet else _queue(connection, new.topic_id, seq, new.origin.superseding, now)
+    superseded = deliveries = 0
+    if not repeats:
+        connection.execute(
+            "UPDATE topics SET quiet_seq = ? WHERE id = ?", (seq if quiet else None, new.topic_id)
+        )
+        superseding = new.origin.superseding
+        superseded = _supersede(connection, new.topic_id) if superseding else 0
+        deliveries = 0 if quiet else _queue(connection, new.topic_id, seq, superseding, now)
     overflowed = _bound_waiting(connection, new.topic_id, max_waiting)
     _bound_history(connection, new.topic_id, history, history_bytes)
     topic = sqlite_topics.by_id(connection, new.topic_id)
@@ -78,6 +81,15 @@ def _is_quiet(connection: sqlite3.Connection, new: NewUpdate) -> bool:
         "SELECT last_update_at IS NULL AND NOT signalled FROM topics WHERE id = ?", (new.topic_id,)
     ).fetchone()
     return bool(quiet)
+
+
+def _repeats(connection: sqlite3.Connection, new: NewUpdate) -> bool:
+    """Whether it is, under another Position, what the topic says already: two hubs have fetched it,
+    or one goes on where the other stopped. That is news to no callback."""
+    if not new.origin.superseding:
+        return False
+    row = connection.execute("SELECT digest FROM topics WHERE id = ?", (new.topic_id,)).fetchone()
+    return row is not None and row[0] == new.digest
 
 
 def release(connection: sqlite3.Connection, topic_id: int, now: float) -> int:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bootstrap.selection import MAX_FAILURES, Endpoint, Failures, in_order
+from bootstrap.selection import MAX_FAILURES, Endpoint, Failures, in_order, in_order_for
 
 ROUNDS = 10_000
 
@@ -147,3 +147,54 @@ def test_the_oldest_of_too_many_failures_is_forgotten(clock):
         failures.failed(Endpoint(f"host{number}", 80))
     assert failures.last([A, Endpoint("host0", 80)]) == [A, Endpoint("host0", 80)]
     assert failures.last([Endpoint("host0", 80), A]) == [A, Endpoint("host0", 80)]
+
+
+TOPICS = [f"http://news.site-b.test/feed/{n}" for n in range(ROUNDS)]
+
+
+def test_topics_are_spread_by_weight_and_the_same_for_all():
+    endpoints = [Endpoint("a", 1, 0, 1), Endpoint("b", 1, 0, 3)]
+    counted = Counter(in_order_for(endpoints, topic)[0].host for topic in TOPICS)
+    assert within(counted["b"], 0.75)
+    for topic in TOPICS[:100]:
+        assert in_order_for(endpoints, topic) == in_order_for(endpoints[::-1], topic)
+
+
+def test_of_one_that_is_taken_away_only_the_topics_move_and_by_weight():
+    endpoints = [Endpoint("a", 1, 0, 10), Endpoint("b", 1, 0, 30), Endpoint("c", 1, 0, 60)]
+    moved = Counter()
+    for topic in TOPICS:
+        before = in_order_for(endpoints, topic)
+        rest = [each for each in endpoints if each.host != "c"]
+        assert in_order_for(rest, topic) == [each for each in before if each.host != "c"]
+        if before[0].host == "c":
+            moved[before[1].host] += 1
+    total = moved.total()
+    assert within(total, 0.6)
+    assert abs(moved["b"] - total * 0.75) < 5 * (total * 0.75 * 0.25) ** 0.5
+
+
+def test_a_key_changes_neither_priorities_nor_the_last_place_of_weight_0():
+    endpoints = [Endpoint("a", 1, 0, 0), Endpoint("b", 1, 0, 0), Endpoint("c", 1, 0, 1),
+                 Endpoint("d", 1, 1, 65_535)]  # fmt: skip
+    orders = Counter("".join(e.host for e in in_order_for(endpoints, topic)) for topic in TOPICS)
+    assert set(orders) == {"cabd", "cbad"}
+    assert within(orders["cabd"], 0.5)
+
+
+def test_the_order_for_a_key_is_everybodys():
+    """Programs on other machines, and of later days, have to agree."""
+    endpoints = [Endpoint(f"psph{n}.site-a.test", 8080, 0, n) for n in range(1, 6)]
+    found = "".join(each.host[4] for topic in TOPICS[:4] for each in in_order_for(endpoints, topic))
+    assert found == "42531253144531215324"
+
+
+@given(
+    st.lists(st.builds(Endpoint, st.text(max_size=3), st.integers(1, 9), st.integers(0, 3),
+                       st.integers(0, 65_535)), unique=True),
+    st.text(),
+)  # fmt: skip
+def test_everybody_is_in_the_order_for_a_key(endpoints, key):
+    order = in_order_for(endpoints, key)
+    assert sorted(order, key=repr) == sorted(endpoints, key=repr)
+    assert [each.priority for each in order] == sorted(each.priority for each in endpoints)

@@ -6,12 +6,14 @@ import asyncio
 
 import pytest
 
-from identifiers import identify
+from identifiers import Position, PublisherId, identify
 from psph.facades.carrier import ADMISSION, ProxyCarrier
 from psph.proxy.control import Side
 from psph.proxy.model import ModelDirectory, ModelHub, ModelRegistry
+from psph.proxy.ports import WebUpdate
 from psph.proxy.proxy import Proxy
 from psph.proxy.settings import ProxySettings
+from push_hub.carrier import Recalled
 from tests.psph.proxy.world import environment
 
 TOPIC = identify("http://news.site-b.test/feed")
@@ -47,3 +49,36 @@ def test_who_did_not_confirm_is_not_waited_for(proxy):
     asyncio.run(carrier.admit(TOPIC, "callback"))
     carrier.left(TOPIC, "callback")
     assert wanted_by(proxy) == []
+
+
+class RecallingProxy:
+    """Stands for a proxy of which only the question matters."""
+
+    def __init__(self, *answers):
+        self.answers = answers
+        self.asked = []
+
+    def recall(self, topic, after, before, reply):
+        self.asked.append((topic, after, before))
+        for answer in self.answers:
+            asyncio.get_running_loop().call_soon(reply, answer)
+
+
+AFTER = Position(PublisherId(b"x" * 16), 1, 1)
+
+
+def test_versions_that_a_reader_missed_come_over_the_fabric():
+    update = WebUpdate(TOPIC.canonical, AFTER.next(), "text/plain", b"body", "")
+    proxy = RecallingProxy([update], [])
+    before = AFTER.next().next()
+    found = asyncio.run(ProxyCarrier(proxy, patience=1).recall(TOPIC, AFTER, before))
+    assert found == [Recalled(AFTER.next(), "text/plain", b"body", "")]
+    assert proxy.asked == [(TOPIC, AFTER, before)]
+
+
+def test_who_recalls_does_not_wait_for_ever(monkeypatch, proxy):
+    monkeypatch.setattr("psph.facades.carrier._RECALL_PATIENCE", 0.01)
+    carrier = ProxyCarrier(RecallingProxy(), patience=1)
+    assert asyncio.run(carrier.recall(TOPIC, AFTER, None)) == ()
+    # One that has not begun answers nobody, or with nothing.
+    assert not asyncio.run(ProxyCarrier(proxy, patience=1).recall(TOPIC, AFTER, None))

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from bootstrap import Announcement, Resolver
 from identifiers import ID_VERSION, identify, scope_id
 from psph.commands.hub import hub as hub_command
-from psph.guide import DomainGuide
+from psph.guide import DomainGuide, DomainHubs
 from push_hub import create_app
 from push_hub.app import HUB
 from tests.bootstrap.name_servers import embedded
@@ -42,11 +42,24 @@ def test_the_guide_leads_to_our_own_psph(tmp_path):
             ours = {"http://psph.site-a.test:7001/hub", "http://other.site-a.test:7002/hub"}
             first = await guide.hub_for(identify(TOPIC))
             assert first in ours
-            # One for all, until it fails.
-            assert {await guide.hub_for(identify(f"{TOPIC}/{n}")) for n in range(20)} == {first}
+            # Topics are spread, each stays where it is until that fails.
+            topics = [identify(f"{TOPIC}/{n}") for n in range(40)]
+            spread = [await guide.hub_for(topic) for topic in topics]
+            assert set(spread) == ours
+            assert [await guide.hub_for(topic) for topic in topics] == spread
+            other = DomainGuide(resolver, "site-a.test")
+            assert [await other.hub_for(topic) for topic in topics] == spread
             guide.failed(first)
-            second = await guide.hub_for(identify(TOPIC))
-            assert {first, second} == ours
+            guide.failed("http://nobody.test/hub")
+            (second,) = ours - {first}
+            assert await guide.hub_for(identify(TOPIC)) == second
+            assert {await guide.hub_for(topic) for topic in topics} == {second}
+            hubs = DomainHubs(resolver, "site-a.test", identify(TOPIC))
+            assert await hubs() == [second, first]
+            hubs.worked(first)
+            assert await hubs() == [first, second]
+            hubs.failed(first)
+            assert await hubs() == [second, first]
             assert await guide.hub_for(identify("http://www.site-c.test/")) is None
             assert await guide.hub_for(identify("http://127.0.0.1/")) is None
             homeless = DomainGuide(resolver, "site-c.test")

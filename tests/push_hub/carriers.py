@@ -19,6 +19,10 @@ class NotedCarrier:
         self.gate = None
         self.error = None
         self.complete = False
+        self.questions = []
+        self.elsewhere = []
+        self.recall_gate = None
+        self.recall_error = None
 
     async def admit(self, topic, subscriber):
         self.admissions.append((topic.canonical, subscriber))
@@ -42,6 +46,25 @@ class NotedCarrier:
 
     def brings(self, topic):
         return self.carried.get(topic.canonical)
+
+    def pinged(self, topic):
+        self.history.append(("pinged", topic.canonical))
+
+    async def recall(self, topic, after, before):
+        """Of `elsewhere`, what lies in between; at most 64, as a page."""
+        self.questions.append((topic.canonical, after, before))
+        if self.recall_gate is not None:
+            await self.recall_gate.wait()
+        if self.recall_error is not None:
+            raise self.recall_error
+        found = [
+            each
+            for each in self.elsewhere
+            if each.position.publisher == after.publisher
+            and each.position > after
+            and (before is None or each.position < before)
+        ]
+        return found[:64]
 
     def hold(self):
         """Whoever is to be admitted waits until the gate is opened."""

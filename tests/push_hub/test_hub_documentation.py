@@ -9,6 +9,7 @@ from importlib import import_module
 import aiohttp
 import pytest
 
+from identifiers import identify
 from push_hub import Subscriber
 from push_hub.lifecycle import State
 from tests.ports import free_port
@@ -181,5 +182,20 @@ def test_bridge(tmp_path):
             assert [each["position"] for each in shown["versions"]] == [
                 each["position"] for each in there["versions"]
             ]
+
+    run(main())
+
+
+def test_follow_hubs(tmp_path):
+    async def main():
+        topic = "http://example.com/feed"
+        async with world(tmp_path) as w:
+            program = write_file(tmp_path, "hub.md", "follow_hubs.py")
+            nobody, hub = f"http://127.0.0.1:{free_port()}/hub", f"{w.hub_url}/hub"
+            arguments = (program, topic, nobody, hub)
+            async with running(sys.executable, *arguments, directory=tmp_path) as process:
+                recorded = await w.hub.publish(identify(topic), "text/plain", b"12345")
+                line = await asyncio.wait_for(process.stdout.readline(), PATIENCE)
+                assert line.decode() == f"{recorded.update.position} 5\n"
 
     run(main())

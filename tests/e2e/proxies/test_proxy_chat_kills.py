@@ -106,7 +106,7 @@ def test_every_message_is_once_and_in_order_at_both_ends_while_psphs_die(world):
             for each in both:
                 assert each.of(alice) == hers.expected
                 assert each.of(bob) == his.expected
-                assert sum("trying again" in note for note in each.notes) == KILLS
+                assert sum("trying again" in note for note in each.notes) >= KILLS
                 assert not any("missing" in note for note in each.notes)
         for zone in (A, B):
             await until(lambda zone=zone: asyncio.to_thread(world.is_joined, zone))

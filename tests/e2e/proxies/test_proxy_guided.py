@@ -12,14 +12,14 @@ from tests.e2e.proxies.names import A, B
 
 
 @asynccontextmanager
-async def hub_alone(world, directory):
+async def hub_alone(world, directory, *options):
     """`psph hub`: knows its domain and a name server, and nothing of a fabric."""
     log = (directory / "log").open("ab")
     with log:
         process = await asyncio.create_subprocess_exec(
             *PSPH, "hub", "--listen", "127.0.0.1:0", "--data", directory / "data",
             "--domain", A, "--dns", f"127.0.0.1:{world.dns_port}",
-            "--allow-fetch", "127.0.0.0/8", "--allow-callback", "127.0.0.0/8",
+            "--allow-fetch", "127.0.0.0/8", "--allow-callback", "127.0.0.0/8", *options,
             stdout=asyncio.subprocess.PIPE, stderr=log,
         )  # fmt: skip
     try:

@@ -73,7 +73,7 @@ class DeafToNews(Careless):
     def plant(self):
         hear = self.database._hear
         self.database._hear = lambda link, state: (
-            None if self.database.boot(state.origin) == state.boot else hear(link, state)
+            None if self.database.boot_of(state.origin) == state.boot else hear(link, state)
         )
 
 
@@ -156,11 +156,11 @@ def edges_of(origin, links):
 
 
 PLANTED = {
-    ForgetsWhatItSaw: 1,
+    ForgetsWhatItSaw: 4,
     DoesNotCountFalseCopies: 1,
     NeverRecomputes: 1,
     StandbyNeverTakesOver: 34,
-    DeafToNews: 1,
+    DeafToNews: 21,
     NeverGivesUpALink: 11,
     FloodsOnly: 120,
     TellsRoutesOnce: 73,

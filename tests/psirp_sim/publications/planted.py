@@ -310,7 +310,7 @@ class Late(Follower):
 
 
 PLANTED: dict[type[Planted], int] = {
-    NeverRepairs: 0,
+    NeverRepairs: 18,
     RepairsTheFirstUnitOnly: 200,
     NeverAsksItsListeners: 0,
     ForgetsWhoIsBehind: 0,
@@ -334,6 +334,6 @@ PLANTED: dict[type[Planted], int] = {
     AsksForWhatIsGone: 9,
     HoardsWhatHasCome: 7,
     ClosesTheWindow: 18,
-    TakesWhatIsLostToBeUnderWay: 2,
+    TakesWhatIsLostToBeUnderWay: 18,
 }
 """Each with a seed that finds it quickly."""

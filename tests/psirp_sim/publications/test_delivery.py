@@ -115,6 +115,40 @@ def test_after_a_position_an_item_goes_on_where_it_was():
     assert ear.contents == numbered(4, 4)
 
 
+def test_who_wants_the_whole_gets_what_was_published_before():
+    world = World()
+    world.begun()
+    world.write("a", *numbered(5))
+    world.run(1)
+    whole, latest = world.listen("b", whole=True), world.listen("b")
+    world.until(lambda: whole.told[-1:] == latest.told[-1:] == [5])
+    world.write("a", b"6")
+    world.run(5)
+    assert whole.told == [1, 2, 3, 4, 5, 6]
+    assert latest.told == [5, 6]
+
+
+def test_who_wants_the_whole_is_told_of_what_is_not_kept():
+    world = World(history_versions=3)
+    world.begun()
+    world.write("a", *numbered(5))
+    world.run(1)
+    ear = world.listen("b", whole=True)
+    world.run(5)
+    assert ear.told == [("gap", 1, 2), 3, 4, 5]
+
+
+def test_who_wants_the_whole_and_was_there_before_goes_on():
+    world = World()
+    world.begun()
+    position = world.write("a", *numbered(3))
+    world.write("a", *numbered(2, 4))
+    world.run(1)
+    ear = world.listen("b", whole=True, after=position)
+    world.run(5)
+    assert ear.told == [4, 5]
+
+
 def test_after_the_latest_position_nothing_comes_twice():
     world = World()
     position = world.write("a", *numbered(3))

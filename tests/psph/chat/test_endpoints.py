@@ -7,8 +7,12 @@ import json
 
 import pytest
 
-from identifiers import conversation_topic, identify, jid_topic
-from psph.chat.message import LONGEST
+from identifiers import Position, PublisherId, conversation_topic, identify, jid_topic
+from psph.chat import message as messages
+from psph.chat import presence
+from psph.chat.conversation import presence_of
+from psph.chat.message import CONTENT_TYPE, LONGEST, Message
+from psph.chat.presence import Presence
 from psph.chat.tokens import token_of
 from tests.psph.chat.room import ALICE, BOB, EVE, KEY, OLD_KEY, new_id, room
 from tests.push_hub.world import run, until
@@ -289,7 +293,7 @@ def test_one_stream_carries_several_conversations(tmp_path):
 
 def test_somebody_is_here_while_a_stream_is_open_and_away_soon_after(tmp_path):
     async def story():
-        async with room(tmp_path, presence_s=1.5) as chat, chat.listen(BOB, ALICE) as bob:
+        async with room(tmp_path, presence_s=4) as chat, chat.listen(BOB, ALICE) as bob:
             assert bob.of("presence") == [{"jid": ALICE, "state": "away", "since": None}]
             async with chat.listen(ALICE, BOB) as alice:
                 assert alice.states(BOB)[-1] == "here"
@@ -299,7 +303,7 @@ def test_somebody_is_here_while_a_stream_is_open_and_away_soon_after(tmp_path):
                 said = await chat.hub.store.latest(record.id)
 
                 async def is_said_again():
-                    return (await chat.hub.store.latest(record.id)).seq > said.seq + 4
+                    return (await chat.hub.store.latest(record.id)).position > said.position.next()
 
                 while not await is_said_again():
                     await asyncio.sleep(0.05)
@@ -313,22 +317,47 @@ def test_somebody_is_here_while_a_stream_is_open_and_away_soon_after(tmp_path):
 
 def test_somebody_who_is_not_heard_of_any_more_is_away(tmp_path):
     async def story():
-        async with room(tmp_path, presence_s=1.5) as chat:
-            async with chat.listen(ALICE, BOB):
-                record = await chat.hub.store.topic(identify(jid_topic(ALICE)))
+        async with room(tmp_path) as chat, chat.listen(BOB, ALICE) as bob:
+            # As a PSPH that died just then: nobody says that she left.
+            word = presence.write(Presence(ALICE, True, 3))
+            await chat.hub.publish(presence_of(ALICE), CONTENT_TYPE, word, superseding=True)
+            await until(lambda: len(bob.states(ALICE)) >= 3, "the end of her time")
+            assert bob.states(ALICE) == ["away", "here", "away"]
 
-                async def is_said():
-                    return await chat.hub.store.latest(record.id) is not None
+    run(story())
 
-                while not await is_said():
-                    await asyncio.sleep(0.02)
-                # Like the end of the process: nobody says that she left.
-                app_tasks = next(
-                    each for each in asyncio.all_tasks() if "_follow" in str(each.get_coro())
-                )
-                app_tasks.cancel()
-            async with chat.listen(BOB, ALICE) as bob:
-                await until(lambda: bob.states(ALICE)[-1] == "away", "the end of her time")
+
+def test_what_is_no_message_of_whom_its_topic_says_is_left_out_and_counted(tmp_path):
+    async def story():
+        async with room(tmp_path) as chat, chat.listen(BOB, ALICE) as bob:
+            await chat.hub.publish(
+                identify(TOPIC), CONTENT_TYPE, messages.write(Message("carol@site-a.test", "I"))
+            )
+            await chat.hub.publish(identify(TOPIC), CONTENT_TYPE, b"<rss>")
+            other = presence.write(Presence(BOB, True, 60))
+            await chat.hub.publish(presence_of(ALICE), CONTENT_TYPE, other, superseding=True)
+            await chat.send(ALICE, BOB, "true")
+            await until(lambda: bob.texts, "the true one")
+            assert bob.texts == ["true"]
+            await until(lambda: chat.hub.counters["chat_refused"] == 3, "the count")
+            assert bob.states(ALICE) == ["away"]
+
+    run(story())
+
+
+def test_a_message_that_two_psphs_of_a_domain_have_taken_is_shown_once(tmp_path):
+    async def story():
+        async with room(tmp_path) as chat, chat.listen(BOB, ALICE) as bob:
+            sent = await chat.send(ALICE, BOB, "once")
+            elsewhere = Position(PublisherId(b"p" * 16), 1, 1)
+            taken = await chat.hub.accept(
+                identify(TOPIC), CONTENT_TYPE, messages.write(Message(ALICE, "once")),
+                position=elsewhere, trace_id=sent["id"], published=True,
+            )  # fmt: skip
+            assert taken is not None
+            await chat.send(ALICE, BOB, "next")
+            await until(lambda: "next" in bob.texts, "the next")
+            assert bob.texts == ["once", "next"]
 
     run(story())
 
@@ -336,7 +365,6 @@ def test_somebody_who_is_not_heard_of_any_more_is_away(tmp_path):
 def test_one_user_has_so_many_streams(tmp_path):
     async def story():
         async with room(tmp_path) as chat:
-            chat.hub  # noqa: B018
             opened = []
             try:
                 path = f"{chat.url}/chat/stream?me={ALICE}&with={BOB}&token={TOKEN}"

@@ -9,17 +9,32 @@ from __future__ import annotations
 from psirp_sim.publications.events import Update
 from psirp_sim.publications.tracing import TRACE_ID
 from psirp_sim.runtime.durations import SECOND
+from psph.proxy import inflow
 from psph.proxy import proxy as parts
 from psph.proxy.answering import Answering
 from psph.proxy.asking import Asking
+from psph.proxy.cluster import Cluster
 from psph.proxy.control import Control, Side
 from psph.proxy.inflow import Inflow, State
+from psph.proxy.listening import Listening
 from psph.proxy.mapping import CONTENT_TYPE, TOPIC, Mapping
 from psph.proxy.origin import Origin
 from psph.proxy.ports import WebUpdate
 from psph.proxy.proxy import Proxy
+from psph.proxy.writing import Turn, Writing
 
-NAMES = ("Control", "Mapping", "Asking", "Answering", "Inflow", "Origin")
+PARTS = {
+    "Control": parts,
+    "Mapping": parts,
+    "Asking": parts,
+    "Answering": parts,
+    "Cluster": parts,
+    "Inflow": parts,
+    "Listening": inflow,
+    "Origin": parts,
+    "Writing": parts,
+}
+"""The name of each part, and the module that makes it."""
 
 
 class Planted(Proxy):
@@ -29,8 +44,11 @@ class Planted(Proxy):
     Mapping = Mapping
     Asking = Asking
     Answering = Answering
+    Cluster = Cluster
     Inflow = Inflow
+    Listening = Listening
     Origin = Origin
+    Writing = Writing
 
     def __init__(self, *args):
         self._with_parts(super().__init__, *args)
@@ -39,14 +57,14 @@ class Planted(Proxy):
         self._with_parts(super().start)
 
     def _with_parts(self, call, *args):
-        usual = {name: getattr(parts, name) for name in NAMES}
-        for name in NAMES:
-            setattr(parts, name, getattr(type(self), name))
+        usual = {name: getattr(module, name) for name, module in PARTS.items()}
+        for name, module in PARTS.items():
+            setattr(module, name, getattr(type(self), name))
         try:
             call(*args)
         finally:
             for name, part in usual.items():
-                setattr(parts, name, part)
+                setattr(PARTS[name], name, part)
 
 
 # Wishes
@@ -64,7 +82,7 @@ class NeverStopsListening(Planted):
     """What nobody here wants any more still comes."""
 
     class Inflow(Inflow):
-        def unwant(self, canonical):
+        def unwant(self, canonical, reason="readers"):
             pass
 
 
@@ -80,10 +98,10 @@ class ForgetsThatTheyCameBack(Planted):
     """A chain is released although somebody wants the topic again."""
 
     class Inflow(Inflow):
-        def want(self, canonical):
+        def want(self, canonical, reason="readers"):
             incoming = self.topics.get(canonical)
             if incoming is None or incoming.releasing is None:
-                super().want(canonical)
+                super().want(canonical, reason)
 
 
 # Asking and answering
@@ -111,9 +129,9 @@ class HearsTheLastProxyOnly(Planted):
 
     class Asking(Asking):
         def _heard(self, asked, event):
-            if isinstance(event, Update) and event.publisher not in asked.answers:
+            if isinstance(event, Update):
+                asked.answers.clear()
                 for topic in asked.topics:
-                    asked.answers.clear()
                     self._answered(topic, None)
             super()._heard(asked, event)
 
@@ -153,9 +171,15 @@ class AsksForItsOwn(Planted):
 
     class Inflow(Inflow):
         def _decide(self, incoming):
+            decided = super()._decide(incoming)
             if self._settings.serves(incoming.topic.host):
                 self._asking.add(incoming.topic)
-            return super()._decide(incoming)
+            return decided
+
+    class Answering(Answering):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self._publisher = None
 
 
 # Out of the domain
@@ -165,23 +189,17 @@ class PublishesWithoutTheLease(Planted):
     """It does not wait to be the writer of a topic."""
 
     class Origin(Origin):
-        def _open(self, canonical):
-            own = super()._open(canonical)
-            if own is not None and type(own.lease) is not Granted:
-                own.lease = Granted(own.lease)
+        def _open(self, canonical, news=None):
+            own = super()._open(canonical, news)
+            if own is not None:
+                own.turn.__class__ = Granted
             return own
 
 
-class Granted:
-    """A writer lease that is always held."""
+class Granted(Turn):
+    """A turn that never ends."""
 
     held = True
-
-    def __init__(self, lease):
-        self._lease = lease
-
-    def __getattr__(self, name):
-        return getattr(self._lease, name)
 
 
 class BeginsWithTheLatest(Planted):
@@ -235,9 +253,9 @@ class PublishesWhatItHeard(Planted):
 class ResumesAnywhere(Planted):
     """What the hub has already is not told to the fabric."""
 
-    class Inflow(Inflow):
-        def _resume(self, incoming, positions):
-            super()._resume(incoming, ())
+    class Listening(Listening):
+        def _resume(self, listener, positions, begin=None):
+            super()._resume(listener, (), begin)
 
 
 class IsReadyAtOnce(Planted):
@@ -255,10 +273,10 @@ class IsReadyAtOnce(Planted):
 class IsDoneTooEarly(Planted):
     """The fabric is told that a version is done before the hub has it."""
 
-    class Inflow(Inflow):
-        def _heard(self, incoming, event):
-            super()._heard(incoming, event)
-            self._env.call_later(0, self._done, incoming, event)
+    class Listening(Listening):
+        def _heard(self, listener, event):
+            super()._heard(listener, event)
+            self._env.call_later(0, self._done, listener, event)
 
 
 class BelievesTheName(Planted):
@@ -285,8 +303,9 @@ class ForgetsTheTrace(Planted):
 
     class Mapping(Mapping):
         @staticmethod
-        def describe(update):
-            return {key: each for key, each in Mapping.describe(update).items() if key != TRACE_ID}
+        def describe(update, covered, turn):
+            described = Mapping.describe(update, covered, turn)
+            return {key: each for key, each in described.items() if key != TRACE_ID}
 
 
 class StaysPlain(Planted):
@@ -316,7 +335,7 @@ PLANTED: dict[type[Planted], int] = {
     LooksOnlyOnce: 7,
     DoesNotFollow: 2,
     PublishesWhatItHeard: 17,
-    ResumesAnywhere: 5,
+    ResumesAnywhere: 0,
     IsReadyAtOnce: 14,
     IsDoneTooEarly: 1,
     BelievesTheName: 3,

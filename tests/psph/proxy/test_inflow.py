@@ -46,7 +46,7 @@ def test_a_zone_without_a_fabric_is_plain():
     world.zones[B] = Zone(False, note="no records")
     assert world.told(world.want("a")) == (State.PLAIN, "no records")
     assert world.proxy("a").brings(identify(FEED)) is None
-    assert not world.node("a").node.client.subscriber.subscriptions[1:]
+    assert not world.node("a").node.client.subscriber.subscriptions[2:]  # requests, and members
 
 
 def test_a_zone_that_loses_its_fabric_and_gets_it_back():
@@ -80,12 +80,12 @@ def test_a_directory_that_never_answers():
 def test_who_is_back_soon_does_not_begin_anew():
     world = World()
     world.told(world.want("a"))
-    subscription = world.proxy("a").inflow.topics[FEED].subscription
+    subscription = world.proxy("a").inflow.topics[FEED].listener.subscription
     world.leave("a")
     world.run(0.3)
     world.want("a")
     world.run(3)
-    assert world.proxy("a").inflow.topics[FEED].subscription is subscription
+    assert world.proxy("a").inflow.topics[FEED].listener.subscription is subscription
 
 
 def test_a_reader_who_leaves_before_the_hub_has_answered():
@@ -95,8 +95,8 @@ def test_a_reader_who_leaves_before_the_hub_has_answered():
     world.proxy("a").inflow._release(world.proxy("a").inflow.topics[FEED])
     world.run(1)
     assert (
-        len(world.node("a").node.client.subscriber.subscriptions) == 3
-    )  # requests, answers, OTHER
+        len(world.node("a").node.client.subscriber.subscriptions) == 4
+    )  # requests, members, answers, OTHER
 
 
 def test_asking_to_be_told_before_the_beginning():

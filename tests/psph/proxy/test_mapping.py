@@ -24,7 +24,7 @@ def mapping():
 
 
 def publication(update=WEB, **changes):
-    metadata = Mapping.describe(update)
+    metadata = Mapping.describe(update, (1, 2), 7)
     made = Update(TOPIC.sid.raw, TOPIC.rid.raw, POSITION, update.body, metadata, signed=True)
     return replace(made, **changes)
 
@@ -35,7 +35,7 @@ def test_an_update_crosses_unchanged(mapping, update):
 
 
 def test_another_spelling_of_the_topic_is_the_topic(mapping):
-    metadata = Mapping.describe(WEB) | {"topic": "HTTP://News.Site-B.test:80/x/../feed"}
+    metadata = Mapping.describe(WEB, (1, 2), 7) | {"topic": "HTTP://News.Site-B.test:80/x/../feed"}
     assert mapping.convert(publication(metadata=metadata)) == WEB
 
 

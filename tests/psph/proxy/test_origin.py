@@ -87,7 +87,7 @@ def test_what_was_recorded_while_cut_off_is_published_afterwards():
     for number in range(20):
         world.publish("b", b"cut %d" % number)
         world.run(1)
-    assert not own(world).lease.held
+    assert not own(world).held
     assert not own(world).open
     world.world.heal("b", "hub")
     world.until(lambda: world.bodies("a") == [b"1", *(b"cut %d" % n for n in range(20))], 60)
@@ -135,7 +135,7 @@ def test_of_two_proxies_of_one_host_one_publishes():
     world = World({"a": (A,), "b": (B,), "c": (B,)})
     told = world.want("a")
     assert world.told(told)[0] is State.READY
-    writers = [name for name in ("b", "c") if own(world, name).lease.held]
+    writers = [name for name in ("b", "c") if own(world, name).held]
     assert len(writers) == 1
     (standby,) = {"b", "c"} - set(writers)
     assert world.proxy(standby).origin.offered(FEED) is None

@@ -128,6 +128,27 @@ def test_resuming_finds_positions_and_what_came_after(tmp_path):
     run(main())
 
 
+def test_an_update_is_found_by_its_trace_id_among_the_last_of_its_topic(tmp_path):
+    async def main():
+        async with opened(tmp_path) as store:
+            topic = (await store.ensure_topic(identify(TOPIC), CAPS, 0.0)).id
+            other = (await store.ensure_topic(identify("http://example.com/o"), CAPS, 0.0)).id
+
+            async def record(where, number):
+                trace_id = f"{number:032x}"
+                new = NewUpdate(where, Origin.PUBLISHED, "text/plain", b"", b"", trace_id)
+                return (await store.record(new, 1.0, **BOUNDS)).update
+
+            updates = [await record(topic, number) for number in range(5)]
+            await record(other, 7)
+            for within, found in [(5, updates[0]), (4, None), (100, updates[0])]:
+                assert await store.traced(topic, updates[0].trace_id, within) == found
+            assert await store.traced(topic, f"{7:032x}", 100) is None
+            assert await store.traced(other, f"{7:032x}", 1) is not None
+
+    run(main())
+
+
 def test_entries_know_since_when_they_are_new(tmp_path):
     async def main():
         async with opened(tmp_path) as store:

@@ -1,0 +1,293 @@
+"""The proxies that serve the same hosts: who is there, and who has which topic.
+
+Each says so in a publication within its zone's own scope, signed with the zone's key, whenever
+something changes and every third of a lease. A topic belongs to one of those that are there: by
+highest random weight among those of the lowest priority, so that everybody comes to the same
+answer, and the topics of one that dies are spread over the others. That is only where a topic
+should be; who publishes it is decided by the writer lease alone.
+
+A proxy that has versions which only it can publish says that it has news of the topic: the holder
+hands the lease over. A ping for a topic that another one writes is passed on to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf, log
+
+import msgspec
+from blake3 import blake3
+
+from identifiers import PublisherId, RendezvousId, ScopeId, Topic, members_item_id, scope_id
+from identifiers.zones import zone_of_host
+from psirp_sim.client import Client
+from psirp_sim.publications.delivery import Subscription
+from psirp_sim.publications.errors import NotPublished
+from psirp_sim.publications.events import Event, Update
+from psirp_sim.runtime.durations import SECOND
+from psirp_sim.runtime.environment import Environment, Timer
+from psph.proxy.messages import MalformedMessage, Membership, encode, read_membership
+from psph.proxy.settings import ProxySettings
+
+MOST_MEMBERS = 64
+"""Other proxies of one zone that are taken notice of."""
+PREFIX = b"member "
+REMEMBERED = 7 * 86_400 * SECOND
+"""How long somebody who is not there may come back: until then their turn is waited for."""
+NOTED = 3_600 * SECOND
+"""How often it is written down that somebody is there."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """Another proxy of a zone of ours."""
+
+    said: Membership
+    end: Timer
+
+    @property
+    def publisher(self) -> PublisherId:
+        """Who numbers updates at its hub."""
+        return PublisherId(bytes.fromhex(self.said.publisher))
+
+    def serves(self, host: str) -> bool:
+        return _covers(self.said.hosts, host)
+
+
+@dataclass(slots=True, eq=False)
+class OwnZone:
+    """A zone that a host of ours is in."""
+
+    name: str
+    sid: ScopeId
+    item: RendezvousId
+    pings: dict[str, None]
+    """That the others are to be told of."""
+    subscription: Subscription | None = None
+    timer: Timer | None = None
+    due: int = 0
+
+
+class Cluster:
+    """All proxies that we share hosts with."""
+
+    def __init__(
+        self,
+        env: Environment,
+        settings: ProxySettings,
+        client: Client,
+        counters: Counter[str],
+        publisher: PublisherId,
+        *,
+        changed: Callable[[], None],
+        pinged: Callable[[str, Callable[[], None]], None],
+    ) -> None:
+        """`publisher` numbers at our hub. `changed` is called when somebody came or went, or says
+        something else; `pinged` with a topic that was, at the hub of another one, and what to call
+        when that is seen to."""
+        self._env = env
+        self._settings = settings
+        self._client = client
+        self._counters = counters
+        self._publisher = publisher
+        self._changed = changed
+        self._pinged = pinged
+        self.members: dict[str, Member] = {}
+        """The others, by the name of their node."""
+        self._remembered: dict[str, tuple[list[str], int]] = {}
+        """Their hosts, and when they were last heard of, by the wall clock; durable."""
+        self.news: dict[str, Topic] = {}
+        """Topics whose writer lease we ask for."""
+        self._zones: dict[str, OwnZone] = {}
+
+    def start(self) -> None:
+        """Say that we are there, and hear who else is."""
+        for key, value in self._env.storage.scan(PREFIX):
+            hosts, heard = msgspec.msgpack.decode(value, type=tuple[list[str], int])
+            self._remembered[key[len(PREFIX) :].decode()] = hosts, heard
+        for name in sorted({zone_of_host(host) for host in self._settings.hosts}):
+            sid = scope_id(name)
+            zone = self._zones[name] = OwnZone(name, sid, members_item_id(sid), {})
+            zone.subscription = self._client.subscribe(
+                sid.raw,
+                zone.item.raw,
+                partial(self._heard, zone),
+                durable="members",  # pings are said once
+                by_hand=True,
+                name="members",
+            )
+            self._say(zone)
+
+    # Who has what
+
+    def others(self, host: str) -> list[Member]:
+        """Who else serves a host."""
+        return [member for member in self.members.values() if member.serves(host)]
+
+    def has_others(self, host: str) -> bool:
+        """Whether somebody else serves a host, or did lately."""
+        since = self._env.wall() - REMEMBERED
+        return any(
+            heard > since and _covers(hosts, host) for hosts, heard in self._remembered.values()
+        )
+
+    @property
+    def remembered(self) -> set[str]:
+        """The nodes of all others that we have heard of lately."""
+        return set(self._remembered)
+
+    def belongs_to(self, topic: Topic) -> str:
+        """The node that should write a topic, of those that are there."""
+        settings, others = self._settings, self.others(topic.host)
+        candidates = [(settings.priority, settings.weight, self._env.node)]
+        candidates += [(each.said.priority, each.said.weight, each.said.node) for each in others]
+        first = min(priority for priority, _, _ in candidates)
+        _, node = max(
+            (_score(topic.rid, node, weight), node)
+            for priority, weight, node in candidates
+            if priority == first
+        )
+        return node
+
+    def claimant(self, topic: Topic) -> str | None:
+        """Another one that asks for the lease of a topic, because it has news."""
+        for member in self.others(topic.host):
+            if topic.canonical in member.said.news:
+                return member.said.node
+        return None
+
+    # What the others are told
+
+    def claim(self, topic: Topic) -> None:
+        """Ask for the writer lease of a topic: we have news of it."""
+        if topic.canonical not in self.news:
+            self.news[topic.canonical] = topic
+            self._say_soon(topic.zone)
+
+    def unclaim(self, topic: Topic) -> None:
+        """We have it, or do not need it any more."""
+        if self.news.pop(topic.canonical, None) is not None:
+            self._say_soon(topic.zone)
+
+    def ping(self, topic: Topic) -> None:
+        """Pass a ping on to who writes the topic."""
+        zone = self._zones.get(topic.zone)
+        if zone is not None and self.others(topic.host):
+            zone.pings[topic.canonical] = None
+            self._say_soon(topic.zone)
+
+    def _say_soon(self, name: str) -> None:
+        zone = self._zones.get(name)
+        if zone is not None:
+            self._say_after(zone, self._settings.gather)
+
+    def _say_after(self, zone: OwnZone, delay: int) -> None:
+        due = self._env.now() + delay
+        if zone.timer is not None:
+            if zone.due <= due:
+                return
+            zone.timer.cancel()
+        zone.timer, zone.due = self._env.call_later(delay, self._say, zone), due
+
+    def _say(self, zone: OwnZone) -> None:
+        zone.timer = None
+        settings, item = self._settings, (zone.sid.raw, zone.item.raw)
+        said = Membership(
+            self._env.node,
+            self._publisher.raw.hex(),
+            list(settings.hosts),
+            settings.member_lease / SECOND,
+            settings.priority,
+            settings.weight,
+            [each.canonical for each in self.news.values() if each.zone == zone.name],
+            list(zone.pings),
+        )
+        try:
+            if item not in self._client.offers:
+                self._client.offer(*item, key=settings.key)
+            self._client.publish(*item, encode(said), {"kind": "membership"})
+        except NotPublished as error:
+            self._env.log("the other proxies cannot be told", error=str(error))
+            self._say_after(zone, settings.retry)
+            return
+        zone.pings.clear()
+        self._say_after(zone, settings.member_lease // 3)
+
+    # What they say
+
+    def _heard(self, zone: OwnZone, event: Event) -> None:
+        pings = self._note(event) if isinstance(event, Update) else []
+        left = len(pings)
+
+        def done() -> None:
+            nonlocal left
+            left -= 1
+            if left <= 0 and zone.subscription is not None:
+                zone.subscription.done(event)
+
+        for topic in pings:
+            self._pinged(topic, done)
+        if not pings:
+            # Later: the fabric has not returned from handing it over.
+            self._env.call_later(0, done)
+
+    def _note(self, update: Update) -> list[str]:
+        """Who says what; the topics that were pinged there."""
+        try:
+            said = read_membership(update.content)
+        except MalformedMessage:
+            self._counters["malformed_memberships"] += 1
+            return []
+        known = self.members.get(said.node)
+        if said.node == self._env.node:
+            return []
+        if known is None and len(self.members) >= MOST_MEMBERS:
+            self._counters["members_left_out"] += 1
+            return []
+        if known is not None:
+            known.end.cancel()
+        end = self._env.call_later(int(said.lease * SECOND), self._end, said.node)
+        self.members[said.node] = Member(said, end)
+        self._remember(said)
+        if known is None or _matters(known.said) != _matters(said):
+            self._changed()
+        return said.pings
+
+    def _remember(self, said: Membership) -> None:
+        now, (hosts, heard) = self._env.wall(), self._remembered.get(said.node, ([], 0))
+        if hosts == said.hosts and now < heard + NOTED:
+            return
+        self._remembered[said.node] = said.hosts, now
+        changes: dict[bytes, bytes | None] = {
+            PREFIX + said.node.encode(): msgspec.msgpack.encode((said.hosts, now))
+        }
+        for node, (_, last) in list(self._remembered.items()):
+            if last < now - REMEMBERED:
+                del self._remembered[node]
+                changes[PREFIX + node.encode()] = None
+        self._env.storage.write(changes)
+
+    def _end(self, node: str) -> None:
+        """It has not been heard of for too long."""
+        del self.members[node]
+        self._changed()
+
+
+def _covers(hosts: Sequence[str], host: str) -> bool:
+    return any(host == own or host.endswith(f".{own}") for own in hosts)
+
+
+def _matters(said: Membership) -> tuple[object, ...]:
+    """What a proxy says of itself, without what is said once."""
+    return said.publisher, said.hosts, said.priority, said.weight, said.news
+
+
+def _score(rid: RendezvousId, node: str, weight: int) -> float:
+    """Weighted highest random weight: a node gets a share of the topics as large as its weight."""
+    if not weight:
+        return -inf
+    drawn = int.from_bytes(blake3(rid.raw + node.encode()).digest(7)) / (1 << 56)
+    return -weight / log(drawn) if drawn else 0.0

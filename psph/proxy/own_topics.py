@@ -1,0 +1,111 @@
+"""What a proxy knows of a topic of its own hosts, and what of that outlives a crash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from identifiers import Position, Topic
+from psirp_sim.publications.delivery import Place
+from psirp_sim.runtime.environment import Storage, Timer
+from psph.proxy.writing import Turn
+
+PREFIX = b"covered "
+MOST_TURNS = 64
+"""That are remembered, of a topic."""
+
+
+class Written(msgspec.Struct, array_like=True):
+    """What is written down of a topic of ours."""
+
+    covered: Place
+    kept: Place
+    """Up to where we have published it, when it was our turn."""
+    wrote: bool
+    """Whether it is our turn: after a crash nobody knows how far we got, and what we have beyond
+    `covered` may have reached nobody."""
+    turns: list[tuple[Place, int]]
+    """Our turns: what was covered when they began, and their fencing epochs."""
+
+
+@dataclass(slots=True, eq=False)
+class OwnTopic:
+    """One that is open, or about to be."""
+
+    topic: Topic
+    turn: Turn
+    covered: Place | None = None
+    """None while it is not known yet."""
+    kept: Place = (0, 0)
+    turns: list[tuple[Place, int]] = field(default_factory=list)
+    newest: Place = (0, 0)
+    """The last place of our stream that the hub has told us of."""
+    owes: bool = False
+    """Whether the hub has versions beyond that which only we can publish."""
+    wrote: bool = False
+    settled: bool = False
+    """Whether its publisher has sent content here since it is our turn."""
+    told: bool = False
+    """Whether the one that writes it was told to have a look."""
+    looked: bool = False
+    """Whether the hub has had a look at it, so that there is something to begin with."""
+    last: Position | None = None
+    """Of what was published last."""
+    passed_over: Position | None = None
+    """Of what the fabric can never take; the stream began again after it."""
+    asking: bool = False
+    """Whether the hub was asked for what comes after that."""
+    again: bool = False
+    """Whether it has to be asked once more."""
+    open: bool = False
+    """Whether it is our turn and everything the hub had was published, so that it can be had."""
+    closing: Timer | None = None
+    retry: Timer | None = None
+
+    @property
+    def held(self) -> bool:
+        return self.turn.held
+
+    def load(self, storage: Storage) -> bool:
+        """Take up what was written down; whether anything was."""
+        stored = storage.get(PREFIX + self.topic.canonical.encode())
+        if stored is None:
+            return False
+        written = msgspec.msgpack.decode(stored, type=Written)
+        self.covered, self.kept = written.covered, written.kept
+        self.wrote, self.turns = written.wrote, written.turns
+        return True
+
+    def begin_turn(self, storage: Storage, covered: Place) -> None:
+        """It is our turn."""
+        self.turns = [each for each in self.turns if each[0] < covered][1 - MOST_TURNS :]
+        self.turns.append((covered, self.turn.number))
+        self.write_down(storage, covered, wrote=True)
+
+    def write_down(self, storage: Storage, covered: Place, *, wrote: bool) -> None:
+        self.covered, self.wrote = covered, wrote
+        written = Written(covered, self.kept, wrote, self.turns)
+        key = PREFIX + self.topic.canonical.encode()
+        storage.write({key: msgspec.msgpack.encode(written)})
+
+
+def turn_of(own: OwnTopic, place: Place) -> tuple[Place, int]:
+    """In which of our turns we first published what is at a place, and what was covered then."""
+    found = [each for each in own.turns if each[0] < place]
+    return found[-1] if found else ((place[0], 0), 0)
+
+
+def place_of(position: Position) -> Place:
+    return position.epoch, position.version
+
+
+def follows(last: Position | None, position: Position) -> bool:
+    return last is None or position.directly_follows(last)
+
+
+def is_beyond(last: Position, position: Position) -> bool:
+    """Whether there was something in between."""
+    if position.epoch == last.epoch:
+        return position.version > last.version + 1
+    return position.version > 1

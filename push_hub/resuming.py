@@ -1,0 +1,233 @@
+"""Where a stream goes on: what it has sent, and what it owes its reader before the next update.
+
+A reader comes with Positions, which may be those of another hub. What this hub has recorded after
+them is sent from the history. What it has not, and what left the history, is asked for elsewhere
+(`recalling`) and sent in its place; only what cannot be had any more is a `gap`. A `reset` says
+that the numbering is another one than the reader knew: a new epoch of a publisher, or another
+publisher, where nothing is known here of those that the reader has followed.
+
+Nothing is sent twice that the reader said it has, and nothing of one publisher out of order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from identifiers import Position, PublisherId, Topic
+from push_hub.context import Context
+from push_hub.event_stream import Event, notice_event, update_event
+from push_hub.recalling import Recalling
+from push_hub.store.records import Update
+
+_PAGE = 8
+_UNKNOWN = 2
+"""Publishers unknown to this hub whose versions are asked for elsewhere, for one reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A topic of a stream, and where its reader is: at most one Position of each publisher."""
+
+    topic_id: int
+    topic: Topic
+    after: tuple[Position, ...] = ()
+    last: int = 1
+    """How many of the last versions to begin with, where there is no Position."""
+
+    @property
+    def spelling(self) -> str:
+        return self.topic.spelling
+
+
+class Resumption:
+    """The memory of one stream. `shared`: one Position was given for several topics, and may mean
+    any of them."""
+
+    def __init__(
+        self,
+        context: Context,
+        recalling: Recalling,
+        starts: Sequence[Start],
+        *,
+        whole: bool,
+        shared: bool,
+    ) -> None:
+        self._context = context
+        self._recalling = recalling
+        self._starts = {each.topic_id: each for each in starts}
+        self._whole = whole
+        self._shared = shared and len(starts) > 1
+        self._read: dict[int, int] = {}
+        """By topic: the update up to which the history was read and sent."""
+        self._last: dict[tuple[int, PublisherId], Position] = {}
+        self._unsettled: dict[int, tuple[Position, ...]] = {}
+        """By topic: where the reader is, while this hub has nothing of the topic at all."""
+
+    async def catch_up(self) -> AsyncIterator[Event]:
+        """What was recorded since the reader's Positions, or the current versions."""
+        resume = await self._find_shared() if self._shared else {}
+        if not resume:
+            for start in self._starts.values():
+                async for event in self._begin(start, resume):
+                    yield event
+        if not resume:
+            return
+        at = min(resume.values())
+        while page := await self._context.store.history(list(resume), at, _PAGE):
+            for update in page:
+                at = update.seq
+                if update.seq > resume[update.topic_id]:
+                    self._read[update.topic_id] = update.seq
+                    async for event in self._send(update, None):
+                        yield event
+
+    async def next(self, queued: Event) -> AsyncIterator[Event]:
+        """An update that was just recorded, and what comes before it."""
+        update = queued.update
+        # Recorded while the history was read, and sent from there already.
+        if update is None or update.seq <= self._read.get(update.topic_id, 0):
+            return
+        async for event in self._send(update, queued):
+            yield event
+
+    async def _find_shared(self) -> dict[int, int]:
+        """The earliest update that the one Position can mean, for all topics; empty, if none."""
+        store = self._context.store
+        found = [
+            seq
+            for start in self._starts.values()
+            for position in start.after
+            if (seq := await store.find(start.topic_id, position)) is not None
+        ]
+        return dict.fromkeys(self._starts, min(found)) if found else {}
+
+    async def _begin(self, start: Start, resume: dict[int, int]) -> AsyncIterator[Event]:
+        """Notes in `resume` after which update the topic is read from the history, if it has one;
+        yields what comes before that."""
+        store, topic_id = self._context.store, start.topic_id
+        for each in start.after:
+            self._last[topic_id, each.publisher] = each
+        latest = await store.latest(topic_id)
+        if latest is None:
+            if start.after:
+                self._unsettled[topic_id] = start.after
+            return
+        if not start.after:
+            resume[topic_id] = await self._before_last(latest, start.last)
+            return
+        highest = {each.publisher: each for each in await store.positions(topic_id)}
+        places = []
+        for each in start.after:
+            place = await self._place(topic_id, each, highest.get(each.publisher))
+            if place is not None:
+                places.append(place)
+        if places:
+            # Should more come of publishers that are not known here, their gaps show then.
+            resume[topic_id] = min(places)
+            return
+        unknown = [each for each in start.after if each.publisher not in highest]
+        heard = False
+        async for event in self._unheard_of(start, unknown):
+            heard = True
+            yield event
+        resume[topic_id] = 0 if heard else latest.seq - 1
+        if heard:
+            return
+        for each in start.after:
+            if each.publisher in highest:
+                # It numbers in a higher epoch: said now, and not again.
+                del self._last[topic_id, each.publisher]
+        yield notice_event("reset", start.spelling, start.after[-1], latest.position)
+
+    async def _before_last(self, latest: Update, count: int) -> int:
+        """The number before those of a topic's last so many updates."""
+        if count == 1:
+            return latest.seq - 1
+        store = self._context.store
+        last = await store.versions(latest.topic_id, count) if count else []
+        first = await store.find(latest.topic_id, last[-1].position) if last else None
+        return latest.seq if first is None else first - 1
+
+    async def _place(self, topic_id: int, after: Position, highest: Position | None) -> int | None:
+        """The update to go on after; None when the reader's numbering does not go on here."""
+        store = self._context.store
+        found = await store.find(topic_id, after)
+        if found is not None or highest is None:
+            return found
+        if highest < after:
+            # The reader has been at a hub that is ahead of this one: what it has is left out.
+            return await store.find(topic_id, highest) or 0
+        newer = await store.backlog(topic_id, after.publisher, after, 1)
+        if newer and newer[0].position.epoch == after.epoch:
+            return 0  # what is missing in between shows when that is sent
+        # Of this epoch there is nothing newer here: the same epoch, and all of it has been read
+        # before it left the history, or another one.
+        return 0 if highest.epoch == after.epoch else None
+
+    async def _send(self, update: Update, made: Event | None) -> AsyncIterator[Event]:
+        """The update, after what has to be said or sent before it; nothing, if the reader has it
+        or something newer of its publisher."""
+        start, position = self._starts[update.topic_id], update.position
+        key = (update.topic_id, position.publisher)
+        unsettled = self._unsettled.pop(update.topic_id, ())
+        last = self._last.get(key)
+        if unsettled and last is None:
+            async for event in self._strange(start, unsettled, position):
+                yield event
+        if last is not None and position <= last:
+            return
+        if last is not None and last.epoch == position.epoch:
+            async for event in self._recalled(start, last, position):
+                yield event
+            last = self._last[key]
+            if not position.directly_follows(last):
+                yield notice_event("gap", start.spelling, last, position)
+        elif last is not None:
+            yield notice_event("reset", start.spelling, last, position)
+        self._last[key] = position
+        yield made or update_event(update, start.spelling, self._whole)
+
+    async def _strange(
+        self, start: Start, after: tuple[Position, ...], position: Position
+    ) -> AsyncIterator[Event]:
+        """The first that comes here of a topic is of nobody whom the reader has followed."""
+        heard = False
+        async for event in self._unheard_of(start, after):
+            heard = True
+            yield event
+        if not heard:
+            yield notice_event("reset", start.spelling, after[-1], position)
+
+    async def _unheard_of(self, start: Start, after: Sequence[Position]) -> AsyncIterator[Event]:
+        """What came after Positions of publishers that are not known here: of those heard of last,
+        which a reader names last, because those of long ago would keep it waiting for nothing."""
+        asked = after[-_UNKNOWN:]
+        # All at once: the answers serve the questions below.
+        await asyncio.gather(
+            *(self._recalling.ask(start.topic_id, start.topic, each, None) for each in asked)
+        )
+        for each in asked:
+            async for event in self._recalled(start, each, None):
+                yield event
+
+    async def _recalled(
+        self, start: Start, after: Position, before: Position | None
+    ) -> AsyncIterator[Event]:
+        """What can be had of the versions in between, a page at a time, with the gaps in it."""
+        key, last = (start.topic_id, after.publisher), after
+        left = self._context.settings.history
+        while left > 0 and not (before is not None and before.directly_follows(last)):
+            page = await self._recalling.ask(start.topic_id, start.topic, last, before)
+            if not page.updates:
+                return
+            left -= len(page.updates)
+            for event in page.events(start.spelling, self._whole):
+                assert event.update is not None  # of a recall all have one
+                position = event.update.position
+                if not position.directly_follows(last):
+                    kind = "gap" if position.epoch == last.epoch else "reset"
+                    yield notice_event(kind, start.spelling, last, position)
+                self._last[key] = last = position
+                yield event

@@ -1,0 +1,98 @@
+"""/stream: Server-Sent Events for browsers, and for programs that go on at another hub."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from identifiers import InvalidPosition, Position, PublisherId
+from push_hub.errors import BadRequest
+from push_hub.event_stream import HEARTBEAT
+from push_hub.keys import HUB
+from push_hub.requests import web_topic
+
+MAX_POSITIONS: Final = 64
+"""Publishers of one topic whose Positions a stream may resume after."""
+
+
+def add_stream(app: web.Application) -> None:
+    """Serve it."""
+    app.router.add_get("/stream", get_stream)
+
+
+async def get_stream(request: web.Request) -> web.StreamResponse:
+    """Server-Sent Events: /stream?topic=A&topic=B&after=POSITION&content=whole."""
+    hub = request.app[HUB]
+    named = hub.context.naming.topic
+    found = [web_topic(text, "topic", named) for text in request.query.getall("topic", ())]
+    topics = {topic.canonical: topic for topic in found}
+    if not topics or len(topics) > hub.settings.topics_per_stream:
+        raise BadRequest(f"name from 1 to {hub.settings.topics_per_stream} topics to stream")
+    after = _after(request)
+    if len(after) not in (0, 1, len(topics)):
+        raise BadRequest("give `after` once, or once for each topic")
+    stream = await hub.streams.open(
+        list(topics.values()),
+        after * len(topics) if len(after) == 1 else after or [()] * len(topics),
+        f"stream {request.remote}",
+        whole=_whole(request.query.get("content", "")),
+        shared=len(after) == 1,
+    )
+    if request.transport is not None:
+        stream.abort = request.transport.abort
+    try:
+        response = web.StreamResponse(
+            headers={
+                "Content-Type": "text/event-stream; charset=utf-8",
+                "Cache-Control": "no-store",
+                "Access-Control-Allow-Origin": "*",
+                "X-Accel-Buffering": "no",
+                "X-Content-Type-Options": "nosniff",
+            }
+        )
+        await response.prepare(request)
+        await response.write(b"retry: 3000\n\n")
+        async for event in stream:
+            await response.write(HEARTBEAT if event is None else event.data)
+            if event is not None and event.update is not None:
+                hub.counters["browser_events"] += 1
+                hub.context.tracer.browser_sent(event.update, stream.name)
+    except (ConnectionError, TimeoutError):
+        pass  # the browser left
+    finally:
+        hub.streams.shut(stream)
+    return response
+
+
+def _after(request: web.Request) -> list[tuple[Position, ...]]:
+    """The Positions to resume after, from Last-Event-ID or each `after`, which may have several."""
+    # The header first: a browser that reconnects sends the URL it began with.
+    header = request.headers.get("Last-Event-ID")
+    texts = [header] if header else request.query.getall("after", [])
+    return [_positions(text) for text in texts]
+
+
+def _positions(text: str) -> tuple[Position, ...]:
+    """From a list with commas: of each publisher the highest."""
+    found: dict[PublisherId, Position] = {}
+    parts = text.split(",") if text else []
+    if len(parts) > MAX_POSITIONS:
+        raise BadRequest(f"after: give at most {MAX_POSITIONS} positions for a topic")
+    for part in parts:
+        try:
+            position = Position.parse(part)
+        except InvalidPosition as refusal:
+            raise BadRequest(f"after: {refusal}") from None
+        if max(position.epoch, position.version) >= 1 << 63:
+            raise BadRequest(f"after: no hub numbers as far as {position}")
+        before = found.get(position.publisher)
+        found[position.publisher] = position if before is None else max(before, position)
+    return tuple(found.values())
+
+
+def _whole(text: str) -> bool:
+    """Whether feeds are wanted as they are, and not as entries."""
+    if text not in ("", "entries", "whole"):
+        raise BadRequest("content: write `whole`, or `entries`, which it is without")
+    return text == "whole"

@@ -1,0 +1,118 @@
+"""Proxies of one host with a bug each, in how they take turns. The fault schedules of the suite
+`cluster` must find every one of them."""
+
+from __future__ import annotations
+
+from psph.proxy import listening, own_topics
+from psph.proxy.cluster import Cluster
+from psph.proxy.listening import Listening
+from psph.proxy.origin import Origin
+from psph.proxy.turns import Verdict
+from psph.proxy.writing import Writing
+from tests.psph.proxy.planted import Planted, PublishesWithoutTheLease
+
+
+class NeverHandsOver(Planted):
+    """Who writes a topic does so until it dies, whoever has news of it."""
+
+    class Writing(Writing):
+        def successor(self, turn, *, settled):
+            return ""
+
+
+class KeepsItsNewsToItself(Planted):
+    """What a publisher sent to one that does not write the topic waits until it does."""
+
+    class Cluster(Cluster):
+        def claim(self, topic):
+            pass
+
+
+class KeepsPingsToItself(Planted):
+    """A ping for a topic that another one writes is not passed on."""
+
+    class Cluster(Cluster):
+        def ping(self, topic):
+            pass
+
+
+class ForgetsItsTurns(Planted):
+    """What it wrote before a crash, and what it still has to, is forgotten."""
+
+    class Origin(Origin):
+        def _open(self, canonical, news=None):
+            if canonical not in self.topics:
+                self._env.storage.write({own_topics.PREFIX + canonical.encode(): None})
+            return super()._open(canonical, news)
+
+
+class WithdrawsAtTheEnd(Planted):
+    """What it wrote in its turn cannot be had any more when that is over."""
+
+    class Origin(Origin):
+        def _lost(self, own):
+            was_open = own.open
+            super()._lost(own)
+            if was_open:
+                own.kept = (0, 0)
+                self._withdraw(own)
+
+
+class PublishesOutOfTurn(Planted):
+    """Who stands by offers all that its hub has."""
+
+    class Origin(Origin):
+        def _withheld(self, own, updates):
+            super()._withheld(own, updates)
+            if updates:
+                own.kept = (updates[-1].position.epoch, updates[-1].position.version)
+            return list(updates)
+
+
+class DoesNotLookAfterAll(Planted):
+    """The hub is not told that it is to fetch again what another one brought until now."""
+
+    def _turned(self, canonical):
+        self.inflow.turned(canonical)
+
+
+class TakesUpTheLatest(Planted):
+    """The versions that another one published before we heard of its turn are left out."""
+
+    class Listening(Listening):
+        def _judge(self, listener, event):
+            verdict = super()._judge(listener, event)
+            return Verdict.GOOD if verdict is Verdict.LATE else verdict
+
+
+class ForgetsThatItFollowed(Planted):
+    """After a crash a topic is begun with anew, though its readers were told that it comes."""
+
+    class Listening(Listening):
+        def follow(self, listener, turn):
+            super().follow(listener, turn)
+            self._env.storage.write({listening.PREFIX + listener.topic.rid.raw: None})
+
+
+class ForgetsTheOthers(Planted):
+    """Who was not heard of since a restart is not waited for."""
+
+    class Cluster(Cluster):
+        def has_others(self, host):
+            return bool(self.others(host))
+
+
+PLANTED: dict[type[Planted], int] = {
+    PublishesWithoutTheLease: 0,
+    NeverHandsOver: 0,
+    KeepsItsNewsToItself: 0,
+    KeepsPingsToItself: 0,
+    ForgetsItsTurns: 0,
+    WithdrawsAtTheEnd: 0,
+    PublishesOutOfTurn: 0,
+    DoesNotLookAfterAll: 0,
+    TakesUpTheLatest: 0,
+    ForgetsThatItFollowed: 0,
+    ForgetsTheOthers: 0,
+}
+"""Each with a seed that finds it quickly."""
