@@ -9,10 +9,11 @@ from typing import Any
 
 import aiohttp
 
-from demo import layout, server_sent
+from demo import layout
 from demo.following import REFUSALS
 from demo.pages import ChatWish, Page
 from demo.world import World
+from psph.chat.sse import LARGEST, EventReader, ServerEvent
 
 _log = logging.getLogger(__name__)
 
@@ -60,13 +61,16 @@ async def follow(world: World, page: Page, *, wish: ChatWish) -> None:
                 headers["Last-Event-ID"] = after
             timeout = aiohttp.ClientTimeout(sock_read=_SILENCE)
             async with world.session.get(
-                url, params=query, headers=headers, timeout=timeout
+                url, params=query, headers=headers, timeout=timeout, read_bufsize=LARGEST
             ) as answer:
                 if answer.status != 200:
                     await _answer(answer)
-                async for event in server_sent.read(answer.content):
-                    after = event.id or after
-                    _pass_on(page, about, event)
+                reader = EventReader()
+                async for line in answer.content:
+                    event = reader.line(line)
+                    if event is not None:
+                        after = event.id or after
+                        _pass_on(page, about, event)
         except ChatRefused as refusal:
             if refusal.status in REFUSALS:
                 page.send("refused", about | {"error": str(refusal)})
@@ -76,7 +80,7 @@ async def follow(world: World, page: Page, *, wish: ChatWish) -> None:
         await asyncio.sleep(_RETRY)
 
 
-def _pass_on(page: Page, about: dict[str, str], event: server_sent.Received) -> None:
+def _pass_on(page: Page, about: dict[str, str], event: ServerEvent) -> None:
     data: dict[str, Any] = json.loads(event.data)
     if event.kind == "message":
         page.send("chat", about | data | {"after": event.id})

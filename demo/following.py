@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from demo import server_sent
 from demo.pages import FeedWish, Page
 from demo.world import World
+from push_hub.event_stream import BadEvent, EventReader, ReadEvent
 from push_hub.feeds.sanitising import plain_text
 
 _log = logging.getLogger(__name__)
@@ -49,9 +49,13 @@ async def follow(world: World, page: Page, *, wish: FeedWish, took: Took) -> Non
                     return
                 answer.raise_for_status()
                 opened = time.monotonic_ns()
-                async for event in server_sent.read(answer.content):
-                    after = await _pass_on(page, wish, event, after, partial(took, opened=opened))
-        except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
+                reader = EventReader()
+                async for chunk in answer.content.iter_any():
+                    for event in reader.feed(chunk):
+                        after = await _pass_on(
+                            page, wish, event, after, partial(took, opened=opened)
+                        )
+        except (aiohttp.ClientError, TimeoutError, BadEvent, OSError) as error:
             _log.info("the stream of %s in %s ended: %s", wish.topic, wish.domain, error)
         await asyncio.sleep(_RETRY)
 
@@ -59,11 +63,13 @@ async def follow(world: World, page: Page, *, wish: FeedWish, took: Took) -> Non
 async def _pass_on(
     page: Page,
     wish: FeedWish,
-    event: server_sent.Received,
+    event: ReadEvent,
     after: str | None,
     took: Callable[[str], Awaitable[float | None]],
 ) -> str | None:
     """Send one event; the position to resume after."""
+    if not event.kind:
+        return after  # a heartbeat
     data: dict[str, Any] = json.loads(event.data)
     if event.kind in ("gap", "reset"):
         page.send(event.kind, _about(wish) | data)
