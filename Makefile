@@ -3,16 +3,23 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+RUNS   := $(VENV)/.runs
+# What an earlier installation left here would hide new commands from whoever runs in this folder.
+FORGET := rm -rf *.egg-info
+BUILT  := pyproject.toml setup.py $(wildcard */_*.c */*/_*.c */*/*.h)
 # Processes that run tests: one more than there are processors, because many tests wait; up to 5.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + min(4, os.cpu_count() or 1))')
 # Tests start hundreds of processes, and each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint bench clean
+.PHONY: help up test lint bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+up: $(RUNS) ## two web domains, a fabric between them, and a page to see it
+	@$(BIN)/psph up $(ARGS)
 
 test: $(READY) ## run every test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
@@ -32,9 +39,19 @@ clean: ## remove what the other targets made
 
 # Rebuilt only when what is installed changes. The editable install makes an edit
 # of the sources visible at once; entry points and C sources need a new one.
-$(READY): pyproject.toml setup.py $(wildcard */_*.c */*/_*.c */*/*.h)
+$(READY): $(BUILT) | $(BIN)/python
+	@$(FORGET)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(RUNS)
+
+# What running needs, and nothing to develop with.
+$(RUNS): $(BUILT) | $(BIN)/python
+	@echo "installing psph into $(VENV) (once)"
+	@$(FORGET)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "psph needs Python 3.11 or newer; set PYTHON=/path/to/it" >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@touch $@
+	@$(PYTHON) -m venv $(VENV)

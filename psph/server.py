@@ -34,7 +34,7 @@ async def serve(
         loop.add_signal_handler(number, stopped.set)
     try:
         async with AsyncExitStack() as stack:
-            address = await _start(configuration, directory, stack)
+            address = await start(configuration, directory, stack)
             ready(address)
             await stopped.wait()
             _log.info("stopping")
@@ -42,7 +42,8 @@ async def serve(
         raise PsphError(f"node {configuration.node.name} cannot run: {error}") from error
 
 
-async def _start(configuration: NodeConfiguration, directory: Path, stack: AsyncExitStack) -> str:
+async def start(configuration: NodeConfiguration, directory: Path, stack: AsyncExitStack) -> str:
+    """Run the roles until the stack is left; the address of the admin port."""
     roles = configuration.node.roles
     if not roles:
         raise PsphError("the configuration names no role to run: set node.roles")

@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items):
     items.sort(key=place)  # those in the same place stay as they are
 
 
-WORLDS = ("tests/e2e/proxies/",)
+WORLDS = ("tests/e2e/browser/", "tests/e2e/proxies/")
 """Folders whose tests share one world of processes: one worker runs them all."""
 
 

@@ -110,6 +110,8 @@ class FabricConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     largest_filter: int = 2048
     exact: bool = True
     choose: Literal["fpr", "fpa"] = "fpr"
+    faults: bool = False
+    """Whether links are watched and may be cut at the admin port."""
 
     def __post_init__(self) -> None:
         if self.listen is not None:
@@ -131,6 +133,8 @@ class FabricConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
             raise ValueError("the links of a node are all over UDP or all Ethernet")
         if self.ethernet and (self.rendezvous or self.accept_links):
             raise ValueError("rendezvous and accept_links are for nodes whose links are over UDP")
+        if self.ethernet and self.faults:
+            raise ValueError("faults are for nodes whose links are over UDP")
 
     def filled_in(self, roles: Collection[str]) -> FabricConfiguration:
         """With what the file does not say and the roles of the node do."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from psirp_sim.admission import Admission
 from psirp_sim.node import FabricNode
 from psirp_sim.runtime.asyncio_node import AsyncioNode
+from psirp_sim.runtime.faults import FaultyNode
 from psirp_sim.runtime.udp import UdpNode
 from psph.configuration.addresses import parse_address
 from psph.configuration.node import FabricConfiguration, LinkSettings
@@ -81,7 +82,8 @@ def _make_node(name: str, fabric: FabricConfiguration, data: Path, trace: TraceS
             ethernet.add_link(link.name, link.interface, link.mac, **_mtu(link))
         return ethernet
     assert fabric.listen is not None
-    return UdpNode(name, parse_address(fabric.listen), storage=storage, trace=trace)
+    kind = FaultyNode if fabric.faults else UdpNode
+    return kind(name, parse_address(fabric.listen), storage=storage, trace=trace)
 
 
 def _mtu(link: LinkSettings) -> dict[str, int]:

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 
 from aiohttp import web
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -18,7 +19,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from psirp_sim.node import FabricNode
 from psirp_sim.rendezvous.server import RendezvousServer
 from psirp_sim.runtime.asyncio_node import AsyncioNode
+from psirp_sim.runtime.faults import FaultyNode
 from psirp_sim.runtime.pcap import PcapWriter
+from psph.roles import fabric_faults, fabric_tree
 from psph.roles.process import PROCESS, Process
 
 NODE: web.AppKey[AsyncioNode] = web.AppKey("node", AsyncioNode)
@@ -35,7 +38,10 @@ def add(process: Process, node: AsyncioNode, core: FabricNode) -> None:
     process.metrics.register(FabricCollector(node, core))
     process.health["fabric"] = lambda: "" if core.begun else "starting"
     app.router.add_get("/fabric/status", status)
+    app.router.add_get("/fabric/tree", partial(fabric_tree.tree, core))
     app.router.add_get("/fabric/capture", capture)
+    if isinstance(node, FaultyNode):
+        fabric_faults.add(process, node)
     app.router.add_post("/rendezvous/drain", drain)
     app.router.add_post("/rendezvous/rejoin", rejoin)
     app.router.add_post("/rendezvous/remove/{server}", remove)
@@ -108,9 +114,10 @@ async def status(request: web.Request) -> web.Response:
     core, node = request.app[CORE], request.app[NODE]
     if not core.begun:
         raise web.HTTPServiceUnavailable(text="the node is starting\n")
-    return web.json_response(
-        core.status() | {"driver": node.driver_name, "socket": asdict(node.counters)}
-    )
+    answer = core.status() | {"driver": node.driver_name, "socket": asdict(node.counters)}
+    if isinstance(node, FaultyNode):
+        answer["traffic"] = {link: asdict(node.traffic(link)) for link in node.links}
+    return web.json_response(answer)
 
 
 def _server(request: web.Request) -> RendezvousServer:

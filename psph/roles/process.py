@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from psph import __version__, admin_token
 from psph.configuration import NodeConfiguration
-from psph.trace_writer import TraceWriter
+from psph.trace_writer import BothSinks, RecentEvents, TraceWriter
 from traces import NullSink, TraceSink
 
 PROCESS: web.AppKey[Process] = web.AppKey("process")
@@ -30,6 +30,7 @@ class Process:
         self.data = directory / configuration.node.data
         self.data.mkdir(parents=True, exist_ok=True)
         self.token = admin_token.keep(self.data)
+        self.recent = RecentEvents(configuration.traces.recent)
         self.trace = self._trace_sink()
         self.metrics = CollectorRegistry()
         self.health: dict[str, Callable[[], str]] = {}
@@ -41,13 +42,16 @@ class Process:
         self.app[PROCESS] = self
         self.app.router.add_get("/healthz", healthz)
         self.app.router.add_get("/metrics", metrics)
+        if configuration.traces.recent:
+            self.app.router.add_get("/traces/recent", recent_traces)
 
     def _trace_sink(self) -> TraceSink:
         settings, node = self.configuration.traces, self.configuration.node
         if settings.directory is None:
-            return NullSink()
+            return self.recent if settings.recent else NullSink()
         writer = TraceWriter(self.directory / settings.directory, node.name, node.domain, settings)
-        return self.stack.enter_context(writer)
+        self.stack.enter_context(writer)
+        return BothSinks(writer, self.recent) if settings.recent else writer
 
     def check_token(self, request: web.Request) -> None:
         """Refuse a request that would change something and does not show the admin token."""
@@ -65,6 +69,14 @@ async def healthz(request: web.Request) -> web.Response:
     if lacking:
         answer["roles"] = lacking
     return web.json_response(answer, status=503 if lacking else 200)
+
+
+async def recent_traces(request: web.Request) -> web.Response:
+    """The trace events that came after a number; what was forgotten since then is counted."""
+    after = request.query.get("after", "0")
+    if not after.isdecimal() or len(after) > 18:
+        raise web.HTTPBadRequest(text="after is the number of the last event you have\n")
+    return web.json_response(request.app[PROCESS].recent.after(int(after)))
 
 
 async def metrics(request: web.Request) -> web.Response:

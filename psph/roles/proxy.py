@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import asdict, replace
+from functools import partial
 
 from aiohttp import web
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -72,7 +73,7 @@ async def start(process: Process, running: RunningNode) -> None:
     registration = bootstrap.registrar_settings(process.directory)
     if registration is not None:
         registrar = await process.stack.enter_async_context(Registrar(registration))
-        process.app.router.add_get("/bootstrap/status", lambda request: _records(registrar))
+        process.app.router.add_get("/bootstrap/status", partial(_records, registrar))
 
 
 def _settings(
@@ -91,10 +92,10 @@ def _show(process: Process, proxy: Proxy, joining: Joining) -> None:
     process.app[PROXY] = proxy
     process.metrics.register(ProxyCollector(proxy))
     process.health["proxy"] = lambda: "" if proxy.begun else "starting"
-    process.app.router.add_get("/proxy/status", lambda request: _status(proxy, joining))
+    process.app.router.add_get("/proxy/status", partial(_status, proxy, joining))
 
 
-async def _status(proxy: Proxy, joining: Joining) -> web.Response:
+async def _status(proxy: Proxy, joining: Joining, request: web.Request) -> web.Response:
     """What each topic is about, for operators."""
     answer = proxy.status() | {"joining": joining.state}
     if proxy.begun:
@@ -103,7 +104,7 @@ async def _status(proxy: Proxy, joining: Joining) -> web.Response:
     return web.json_response(answer)
 
 
-async def _records(registrar: Registrar) -> web.Response:
+async def _records(registrar: Registrar, request: web.Request) -> web.Response:
     """How it stands with our records in DNS."""
     return web.json_response({zone: asdict(state) for zone, state in registrar.state.items()})
 

@@ -2,6 +2,7 @@
 
 * `settings` — what an operator can choose;
 * `writer` — the sink: the queue and the thread behind it;
+* `recent` — the last events, in memory;
 * `counters` — what became of the events;
 * `recorder` — what the thread does with the events;
 * `encoding` — from events to the bytes of a Parquet file;
@@ -16,11 +17,14 @@ for those who read the files.
 
 from psph.trace_writer.counters import TraceCounters
 from psph.trace_writer.files import InvalidPartitionName
+from psph.trace_writer.recent import BothSinks, RecentEvents
 from psph.trace_writer.settings import TraceSettings
 from psph.trace_writer.writer import TraceWriter
 
 __all__ = [
+    "BothSinks",
     "InvalidPartitionName",
+    "RecentEvents",
     "TraceCounters",
     "TraceSettings",
     "TraceWriter",

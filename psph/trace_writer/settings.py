@@ -30,6 +30,9 @@ class TraceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     queue_events: Annotated[int, Meta(ge=1)] = 65_536
     """Events that may wait to be encoded; the newest beyond that are dropped and counted."""
 
+    recent: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    """The last events that are also kept in memory, for /traces/recent at the admin port."""
+
     fsync: bool = False
     """Whether a file must be safe from power loss, not only from a crash, when it appears."""
 

@@ -56,10 +56,10 @@ def test_stage_is_documented(stage: Stage) -> None:
 
 
 def test_the_settings_are_these_with_their_defaults() -> None:
-    spelled = {None: "none", False: "false"}
+    spelled = {"None": "none", "False": "false"}
     documented = {row[0]: row[1] for row in rows("Settings")}
     assert documented == {
-        f"`{key}`": spelled.get(value) or str(value)
+        f"`{key}`": spelled.get(str(value), str(value))
         for key, value in msgspec.structs.asdict(TraceSettings()).items()
     }
 

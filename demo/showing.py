@@ -1,0 +1,156 @@
+"""All open pages, and what brings each of them what it wants to show."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Self
+
+from demo import conversations, following, layout
+from demo.observing import Observer
+from demo.pages import Page, Wishes
+from demo.world import World
+
+_log = logging.getLogger(__name__)
+
+MOST_PAGES = 64
+FORGET = 60.0
+"""Seconds after its stream ended that a page is kept for a browser that reconnects."""
+_TICK = 0.5
+"""Seconds between two looks at the network."""
+_SHOWN_AT_FIRST = 20
+"""Crossings that a page gets when it begins to look at them."""
+
+
+class TooManyPages(Exception):
+    """Somebody opens pages and does not close them."""
+
+
+class Showing:
+    """Runs while it is entered."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._observer = Observer(world)
+        self._pages: dict[str, Page] = {}
+        self._begun = time.monotonic()
+        self.report = world.settings.directory / "report"
+        """Where `psph report` may put what it finds in our traces."""
+
+    async def __aenter__(self) -> Self:
+        self._looking = asyncio.create_task(self._look_for_ever())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._looking.cancel()
+        await asyncio.gather(self._looking, return_exceptions=True)
+        await self._observer.stop()
+
+    def page(self, name: str) -> Page:
+        """The page of that name, which may be new."""
+        if name not in self._pages:
+            if len(self._pages) >= MOST_PAGES:
+                raise TooManyPages("too many pages are open: close some")
+            self._pages[name] = Page(name, time.monotonic)
+            self._pages[name].show("status", self.status())
+        return self._pages[name]
+
+    def wish(self, name: str, wishes: Wishes) -> None:
+        """A page says what it wants. ValueError when that is not in this world."""
+        wanted: dict[object, Callable[[Page], Coroutine[Any, Any, None]]] = {}
+        for feed in wishes.feeds:
+            if feed.domain not in layout.DOMAINS:
+                raise ValueError(f"there is no domain {feed.domain[:80]!r} here")
+            wanted["feed", feed.domain, feed.topic] = partial(
+                following.follow, self._world, wish=feed, took=self._observer.took
+            )
+        for chat in wishes.chats:
+            conversations.domain_of(chat.me)
+            wanted["chat", chat.me, chat.with_] = partial(
+                conversations.follow, self._world, wish=chat
+            )
+        page = self.page(name)
+        before, page.wishes = page.wishes, wishes
+        for key in page.followers.keys() - wanted.keys():
+            page.followers.pop(key).cancel()
+        for key in wanted.keys() - page.followers.keys():
+            page.followers[key] = asyncio.create_task(self._guarded(wanted[key], page))
+        if wishes.latency and not before.latency:
+            for crossing in list(self._observer.crossings.last)[-_SHOWN_AT_FIRST:]:
+                page.send("crossing", crossing)
+            page.show("latency", self._latency())
+
+    async def _guarded(
+        self, follow: Callable[[Page], Coroutine[Any, Any, None]], page: Page
+    ) -> None:
+        try:
+            await follow(page)
+        except Exception:  # a bug in here must not go unseen, and costs one page one feed
+            _log.exception("a page is not shown any more what it wants")
+
+    def close_pages(self) -> None:
+        """Nothing more is shown."""
+        for page in self._pages.values():
+            page.drop_followers()
+            page.close()
+
+    def status(self) -> dict[str, object]:
+        """What the status line and every page say of the world."""
+        crossings = self._observer.crossings
+        latency = self._latency()
+        return {
+            "uptime_s": int(time.monotonic() - self._begun),
+            "domains": len(layout.DOMAINS),
+            "nodes": len(layout.NODES),
+            "nodes_up": sum(self._world.parts[node].running for node in layout.NODES),
+            "pages": sum(page.listening > 0 for page in self._pages.values()),
+            "crossings": crossings.count,
+            "p50_ms": latency["p50"],
+            "processes": self._world.settings.processes,
+        }
+
+    def _latency(self) -> dict[str, object]:
+        written = (self.report / "report.html").is_file()
+        return self._observer.crossings.latency("/report/" if written else None)
+
+    # Looking
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            try:
+                await self._look()
+            except Exception:  # a bug in here must not end what pages are shown
+                _log.exception("a look at the world failed")
+
+    async def _look(self) -> None:
+        self._forget()
+        await self._observer.look_at_traces()
+        news = self._observer.crossings.finished(time.monotonic_ns())
+        open_pages = [page for page in self._pages.values() if page.listening]
+        for page in open_pages:
+            page.show("status", self.status())
+            if page.wishes.latency and news:
+                for crossing in news:
+                    page.send("crossing", crossing)
+                page.show("latency", self._latency())
+        wanting = [page for page in open_pages if page.wishes.network]
+        if wanting:
+            await self._show_network(wanting)
+
+    async def _show_network(self, pages: list[Page]) -> None:
+        network = await self._observer.network()
+        topics = {page.wishes.topic for page in pages if page.wishes.topic}
+        trees = {topic: await self._observer.tree(topic) for topic in topics}
+        for page in pages:
+            page.show("network", network | {"tree": trees.get(page.wishes.topic or "")})
+
+    def _forget(self) -> None:
+        now = time.monotonic()
+        for name, page in list(self._pages.items()):
+            if not page.listening and now - page.left > FORGET:
+                page.drop_followers()
+                del self._pages[name]

@@ -1,0 +1,105 @@
+// The page: four views over one stream of events.
+
+import { read } from "./api.js";
+import { Chat } from "./chat.js";
+import { Feeds } from "./feeds.js";
+import { Latency } from "./latency.js";
+import { Memory, belongsTo, load } from "./memory.js";
+import { Network } from "./network.js";
+import { at, longer, number, setText } from "./showing.js";
+import { Stream } from "./stream.js";
+import { Tabs } from "./tabs.js";
+import { World } from "./world.js";
+
+const RESUMED_FOR = 4_000;
+const AGAIN = 2_000;
+
+function trouble(reason) {
+  at("trouble").hidden = !reason;
+  setText(at("trouble"), reason);
+}
+
+let fading = 0;
+
+function connection(state, detail) {
+  const words = {
+    connecting: "Connecting …",
+    live: "Live",
+    resumed: "Reconnected, nothing missed",
+    lost: `Reconnecting in ${detail} s`,
+    refused: "Refused",
+  };
+  at("connection").dataset.state = state;
+  setText(at("connection"), words[state]);
+  clearTimeout(fading);
+  if (state === "resumed") fading = setTimeout(() => connection("live"), RESUMED_FOR);
+  if (state === "refused") trouble(detail);
+}
+
+// A world that is still starting, or that was stopped, is asked again.
+async function world() {
+  for (;;) {
+    try {
+      const found = new World(await read("/api/world"));
+      trouble("");
+      return found;
+    } catch (error) {
+      trouble(error.message);
+      if (error.status === 401) connection("refused", error.message);
+      else connection("lost", AGAIN / 1000);
+      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    }
+  }
+}
+
+async function begin() {
+  const tabs = new Tabs(["feeds", "chat", "network", "latency"]);
+  const state = load();
+  const memory = new Memory(state);
+  const found = await world();
+  belongsTo(state, found.identity);
+
+  let stream = null;
+  const parts = { world: found, state, memory, changed: () => stream?.changed() };
+  const feeds = new Feeds(parts);
+  const chat = new Chat(parts);
+  const network = new Network(parts);
+  const latency = new Latency(parts);
+
+  const wanted = () => ({
+    feeds: feeds.wanted(),
+    chats: chat.wanted(),
+    network: tabs.selected === "network",
+    latency: tabs.selected === "latency",
+    topic: network.topic(),
+  });
+  const notice = (kind) => (data) => (data.me ? chat : feeds).notice(kind, data);
+  stream = new Stream(wanted, {
+    update: (data) => feeds.update(data),
+    gap: notice("gap"),
+    reset: notice("reset"),
+    refused: (data) => (data.me ? chat.trouble(data.error) : feeds.refused(data)),
+    chat: (data) => chat.message(data),
+    presence: (data) => chat.presence(data),
+    network: (data) => network.update(data),
+    crossing: (data) => latency.crossing(data),
+    latency: (data) => latency.latency(data),
+    status: (data) => setText(at("world-status"), summary(data)),
+    state: connection,
+    trouble,
+  });
+  tabs.listen((name) => {
+    chat.visible(name === "chat");
+    if (name === "network") network.shown();
+    stream.changed();
+  });
+  stream.restart();
+}
+
+function summary(data) {
+  const nodes = Number.isFinite(data.nodes_up) ? ` with ${data.nodes_up} nodes` : "";
+  const since = `This world has been up for ${longer(number(data.uptime_s))}${nodes}.`;
+  return `${since} Everything here comes from documented addresses: docs/http-api.md.`;
+}
+
+begin();

@@ -1,0 +1,81 @@
+"""Conversations through the API of the world: two users in two domains, over the fabric."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+from tests.demo.up import Reader, until
+
+ALICE, BOB = "alice@site-a.test", "bob@site-b.test"
+
+
+def texts(page, me):
+    return [each["text"] for each in page.of("chat") if each["me"] == me]
+
+
+def here(page):
+    return {each["jid"] for each in page.of("presence") if each["state"] == "here"}
+
+
+async def say(page, me, to, text, name=None):
+    name = name or secrets.token_hex(16)
+    body = {"me": me, "to": to, "text": text, "id": name}
+    status, answer = await page.ask("POST", "/api/chat", body)
+    assert (status, answer.get("id")) == (200, name), answer
+    return answer["position"]
+
+
+def test_two_users_talk_see_each_other_and_find_their_history(world):
+    async def main():
+        async with Reader(world, "both") as page:
+            await page.wish(
+                chats=[{"me": ALICE, "with": BOB, "after": None}, {"me": BOB, "with": ALICE}]
+            )
+            said = []
+            for number in range(3):
+                for me, to in ((ALICE, BOB), (BOB, ALICE)):
+                    said.append(f"{number} <b>from</b> {me} & co.")
+                    await say(page, me, to, said[-1])
+                    for reader in (ALICE, BOB):
+                        await until(lambda reader=reader: texts(page, reader) == said, reader)
+            await until(lambda: here(page) == {ALICE, BOB}, "both to be here")
+            after = [each["after"] for each in page.of("chat") if each["me"] == ALICE]
+        async with Reader(world, "reloaded") as page:
+            await page.wish(chats=[{"me": ALICE, "with": BOB}])
+            await until(lambda: texts(page, ALICE) == said, "the history")
+        async with Reader(world, "resumed") as page:
+            await page.wish(chats=[{"me": ALICE, "with": BOB, "after": after[3]}])
+            await until(lambda: texts(page, ALICE) == said[4:], "what came after")
+            assert not page.of("gap")
+            assert not page.of("reset")
+
+    asyncio.run(main())
+
+
+def test_a_message_that_is_sent_again_comes_once(world):
+    async def main():
+        async with Reader(world, "again") as page:
+            await page.wish(chats=[{"me": BOB, "with": "carol@site-a.test"}])
+            name = secrets.token_hex(16)
+            first = await say(page, "carol@site-a.test", BOB, "once", name)
+            assert await say(page, "carol@site-a.test", BOB, "once", name) == first
+            await say(page, "carol@site-a.test", BOB, "last")
+            await until(lambda: "last" in texts(page, BOB))
+            assert texts(page, BOB) == ["once", "last"]
+
+    asyncio.run(main())
+
+
+def test_what_the_psph_refuses_is_passed_on(world):
+    async def main():
+        async with Reader(world, "refused") as page:
+            body = {"me": ALICE, "to": "nobody", "text": "x", "id": secrets.token_hex(16)}
+            status, answer = await page.ask("POST", "/api/chat", body)
+            assert status == 400
+            assert answer["error"]
+            await page.wish(chats=[{"me": ALICE, "with": "no jid at all"}])
+            (refused,) = await until(lambda: page.of("refused"))
+            assert (refused["me"], refused["with"]) == (ALICE, "no jid at all")
+
+    asyncio.run(main())

@@ -1,0 +1,38 @@
+"""One world and one browser for all tests of this folder: starting them takes longest."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from tests.e2e.browser.world import DESK, Visitor, launch, running_world
+
+
+@pytest.fixture(scope="package")
+def world(tmp_path_factory):
+    with running_world(tmp_path_factory.mktemp("world")) as address:
+        yield address
+
+
+@pytest.fixture(scope="package")
+def browser():
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(world, browser):
+    """Makes visitors; afterwards none of their browsers may have complained or looked elsewhere."""
+    visitors = []
+
+    def come(address=world, **context):
+        visitors.append(Visitor(browser, address, **(context or DESK)))
+        return visitors[-1]
+
+    yield come
+    for visitor in visitors:
+        visitor.context.close()
+    assert [each for visitor in visitors for each in visitor.complaints] == []
+    assert [each for visitor in visitors for each in visitor.elsewhere] == []
