@@ -69,15 +69,18 @@ def in_order_for(endpoints: Iterable[Endpoint], key: str) -> list[Endpoint]:
     weight is, and the keys of one that is taken away are all that go elsewhere, to the others by
     their weights. Weight 0 comes last.
     """
-    return sorted(endpoints, key=lambda each: (each.priority, -_score(each, key), str(each)))
+    return sorted(
+        endpoints, key=lambda each: (each.priority, -score(str(each), each.weight, key), str(each))
+    )
 
 
-def _score(endpoint: Endpoint, key: str) -> float:
-    hashed = blake3(f"{endpoint}\0{key}".encode(), derive_key_context=_KEYED).digest(8)
+def score(name: str, weight: int, key: str) -> float:
+    """How high the random weight of one of several is for a key."""
+    hashed = blake3(f"{name}\0{key}".encode(), derive_key_context=_KEYED).digest(8)
     # From the upper 53 bits, a float above 0 and below 1: every machine gets the same.
     part = ((int.from_bytes(hashed, "big") >> 11) + 0.5) * 2.0**-53
     # Of weight 0 there may be several: below all others, and in an order of their own.
-    return -endpoint.weight / math.log(part) if endpoint.weight else part - 1.0
+    return -weight / math.log(part) if weight else part - 1.0
 
 
 @dataclass(slots=True)

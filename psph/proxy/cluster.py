@@ -13,14 +13,13 @@ hands the lease over. A ping for a topic that another one writes is passed on to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf, log
 
 import msgspec
-from blake3 import blake3
 
+from bootstrap.selection import score
 from identifiers import PublisherId, RendezvousId, ScopeId, Topic, members_item_id, scope_id
 from identifiers.zones import zone_of_host
 from psirp_sim.client import Client
@@ -29,7 +28,15 @@ from psirp_sim.publications.errors import NotPublished
 from psirp_sim.publications.events import Event, Update
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Environment, Timer
-from psph.proxy.messages import MalformedMessage, Membership, encode, read_membership
+from psph.proxy.messages import (
+    LARGEST,
+    MOST_HOSTS,
+    MOST_TOPICS,
+    MalformedMessage,
+    Membership,
+    encode,
+    read_membership,
+)
 from psph.proxy.settings import ProxySettings
 
 MOST_MEMBERS = 64
@@ -159,7 +166,7 @@ class Cluster:
         candidates += [(each.said.priority, each.said.weight, each.said.node) for each in others]
         first = min(priority for priority, _, _ in candidates)
         _, node = max(
-            (_score(topic.rid, node, weight), node)
+            (score(node, weight, topic.canonical), node)
             for priority, weight, node in candidates
             if priority == first
         )
@@ -208,15 +215,16 @@ class Cluster:
     def _say(self, zone: OwnZone) -> None:
         zone.timer = None
         settings, item = self._settings, (zone.sid.raw, zone.item.raw)
+        pings = _as_many(zone.pings)
         said = Membership(
             self._env.node,
             self._publisher.raw.hex(),
-            list(settings.hosts),
+            list(settings.hosts[:MOST_HOSTS]),
             settings.member_lease / SECOND,
             settings.priority,
             settings.weight,
-            [each.canonical for each in self.news.values() if each.zone == zone.name],
-            list(zone.pings),
+            _as_many(each.canonical for each in self.news.values() if each.zone == zone.name),
+            pings,
         )
         try:
             if item not in self._client.offers:
@@ -226,8 +234,9 @@ class Cluster:
             self._env.log("the other proxies cannot be told", error=str(error))
             self._say_after(zone, settings.retry)
             return
-        zone.pings.clear()
-        self._say_after(zone, settings.member_lease // 3)
+        for topic in pings:
+            del zone.pings[topic]
+        self._say_after(zone, settings.retry if zone.pings else settings.member_lease // 3)
 
     # What they say
 
@@ -300,9 +309,13 @@ def _matters(said: Membership) -> tuple[object, ...]:
     return said.publisher, said.hosts, said.priority, said.weight, said.news
 
 
-def _score(rid: RendezvousId, node: str, weight: int) -> float:
-    """Weighted highest random weight: a node gets a share of the topics as large as its weight."""
-    if not weight:
-        return -inf
-    drawn = int.from_bytes(blake3(rid.raw + node.encode()).digest(7)) / (1 << 56)
-    return -weight / log(drawn) if drawn else 0.0
+def _as_many(topics: Iterable[str]) -> list[str]:
+    """Of topics, those that one message has room for."""
+    found: list[str] = []
+    room = LARGEST // 4
+    for topic in topics:
+        room -= len(topic.encode()) + len('"",')
+        if room < 0 or len(found) == MOST_TOPICS:
+            break
+        found.append(topic)
+    return found

@@ -325,7 +325,7 @@ PLANTED: dict[type[Planted], int] = {
     ForgetsThatTheyCameBack: 0,
     AsksOnce: 4,
     KeepsWhatItAskedToItself: 11,
-    HearsTheLastProxyOnly: 0,
+    HearsTheLastProxyOnly: 52,
     IgnoresRefusals: 2,
     RefusesNothing: 2,
     ServesTheDead: 2,

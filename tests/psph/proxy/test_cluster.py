@@ -195,6 +195,21 @@ def test_only_the_topics_of_who_left_move():
             assert two.belongs_to(topic) == three.belongs_to(topic)
 
 
+def test_more_news_and_pings_than_a_message_has_room_for(world):
+    """Pings are said once: those that have no room come with the next message."""
+    proxy = world.proxy("b")
+    heard = []
+    world.proxy("c").cluster._pinged = lambda topic, done: (heard.append(topic), done())
+    topics = [identify(f"http://news.{B}/{number}/{'x' * 1_900}") for number in range(1_200)]
+    for topic in topics:
+        proxy.cluster.ping(topic)
+        proxy.cluster.claim(topic)
+    world.until(lambda: len(heard) == len(topics))
+    assert heard == [each.canonical for each in topics]
+    assert 0 < len(world.proxy("c").cluster.members["b"].said.news) < len(topics)
+    assert not world.proxy("c").counters["malformed_memberships"]
+
+
 def test_what_is_no_membership_is_counted(world):
     node = world.node("a").node
     item = (scope_id(B).raw, members_item_id(scope_id(B)).raw)
