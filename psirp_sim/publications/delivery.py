@@ -94,7 +94,8 @@ class Subscription:
             self._after[item, publisher.raw] = (epoch, 0)
         self._stored = None if durable is None else PREFIX + durable.encode() + b"\0" + sid
         if self._stored is not None:
-            self._after |= self._load(self._stored)
+            # Who says where it is knows better than what was written down of it.
+            self._after = self._load(self._stored) | self._after
         self.cursors: dict[Stream, Cursor] = {}
         self.refused: Callable[[Code], None] = lambda code: None
         """Called when the rendezvous does not let it listen."""
