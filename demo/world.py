@@ -78,8 +78,8 @@ class World:
         # Their servers wait for connections that are in use: ours end first.
         await self.session.close()
         # A PSPH takes its records back, for which it needs the name server.
-        await self._stop(self.parts.keys() - {layout.NAME_SERVER}, 1.5)
-        await self._stop([layout.NAME_SERVER], 0.5)
+        await self._stop(self.parts.keys() - {layout.NAME_SERVER}, 1.3)
+        await self._stop([layout.NAME_SERVER], 0.4)
 
     async def _stop(self, names: Iterable[str], patience: float) -> None:
         stopping = [self.parts[name].stop(patience) for name in names]
