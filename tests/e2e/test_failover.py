@@ -32,7 +32,6 @@ FIRST, SECOND = f"one.{A}", f"two.{A}"
 TOPIC = f"http://news.{B}/direct"
 
 
-
 class Reader:
     """One who follows, and notes what comes."""
 
