@@ -109,8 +109,9 @@ class Subscriber:
         and epoch) it begins with the first version. A `durable` subscription, which is known by
         that name, goes on where an earlier life of this node was done, but for what `after` says.
         With `by_hand` the listener is done with an event when `Subscription.done` is called,
-        otherwise when it returns. `name` is what traces call the subscriber. `refused` is called when the rendezvous says no, now or
-        later; `began` when a publisher knows of the subscription.
+        otherwise when it returns. `name` is what traces call the subscriber. `refused` is called
+        when the rendezvous says no, now or later; `began` when a publisher knows of the
+        subscription.
         """
         if durable is not None and not (0 < len(durable.encode()) <= 64 and "\0" not in durable):
             raise ValueError("the name of a durable subscription has 1 to 64 bytes")
