@@ -23,6 +23,10 @@ _PATIENCE: Final = 2.0
 """Seconds that somebody who opens the page waits for a list that is not there yet."""
 _REST: Final = 10.0
 """Seconds for which whoever failed to say is not asked again: others wait meanwhile."""
+_REMEMBERED: Final = 86_400.0
+"""Seconds for which the pages of a hub are known after it was named last: its records may be taken
+back when it dies, and its readers come all the same."""
+_MOST_REMEMBERED: Final = 64
 _LONGEST: Final = 300
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _BASE: Final = re.compile(
@@ -61,6 +65,8 @@ class KnownSiblings:
         self._ask = ask
         self._own = own
         self._known: tuple[str, ...] = ()
+        self._heard: dict[str, float] = {}
+        """By origin: when it was named last."""
         self._rests_until = 0.0
 
     async def bases(self) -> tuple[str, ...]:
@@ -77,8 +83,15 @@ class KnownSiblings:
         bases = dict.fromkeys(base for each in said if (base := base_url(each)) is not None)
         others = [each for each in bases if not is_own(each, self._own)]
         self._known = tuple(others[:MOST])
+        for each in map(origin, self._known):
+            self._heard.pop(each, None)
+            self._heard[each] = time.monotonic()
+        while len(self._heard) > _MOST_REMEMBERED:
+            del self._heard[next(iter(self._heard))]
         return self._known
 
     async def origins(self) -> frozenset[str]:
-        """From which their pages ask."""
-        return frozenset(map(origin, await self.bases()))
+        """From which their pages ask, and those of others that were here until lately."""
+        await self.bases()
+        since = time.monotonic() - _REMEMBERED
+        return frozenset(each for each, heard in self._heard.items() if heard > since)

@@ -83,11 +83,7 @@ async def get_findings(request: web.Request) -> web.Response:
     """What a URL offers to watch. For the page, also one that came from a sibling and goes on
     here: other sites cannot ask, and nobody often."""
     hub = request.app[HUB]
-    sibling = None
-    if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
-        sibling = request.headers.get("Origin", "")
-        if sibling not in await hub.siblings.origins():
-            raise Refused("this is for the hub's own page")
+    sibling = await _sibling(request)
     _limit(request, request.app[_FINDS])
     topic = _topic(request.query.get("url", ""))
     if not hub.settings.serves_host(topic.host):
@@ -167,6 +163,18 @@ async def _topic_answer(
     if _wants_json(request):
         return json_text(json.dumps(values))
     return html(topic_page(values, root, trusted=trusted))
+
+
+async def _sibling(request: web.Request) -> str | None:
+    """The origin of a sibling's page that asks; None for our own. Refused for all others."""
+    sender = request.headers.get("Origin")
+    # Over plain HTTP browsers leave out the one, and to ask their own origin the other.
+    site = request.headers.get("Sec-Fetch-Site", "none" if sender is None else "cross-site")
+    if site in ("same-origin", "none"):
+        return None
+    if sender is None or sender not in await request.app[HUB].siblings.origins():
+        raise Refused("this is for the hub's own page")
+    return sender
 
 
 def _is_public(topic: TopicRecord) -> bool:

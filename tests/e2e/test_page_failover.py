@@ -53,7 +53,7 @@ async def watch(page, topic):
     await page.type("#url", topic)
     await page.until("document.querySelector('#offers li button')")
     await page.click("#offers li button")
-    await page.until(f"document.querySelector('#topics').innerText.includes({topic!r})")
+    await page.until(f"document.querySelector('#topics').innerText.includes({topic[7:]!r})")
 
 
 def has(text):
