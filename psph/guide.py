@@ -88,6 +88,35 @@ class DomainHubs:
             self._resolver.worked(self._known[hub])
 
 
+class SiblingHubs:
+    """The base URLs of a domain's other PSPHs: implements `push_hub.siblings.Siblings`."""
+
+    def __init__(self, resolver: Resolver, domain: str, own: str | None) -> None:
+        """`own` is the HOST:PORT by which our own records name us."""
+        self._resolver = resolver
+        self._domain = domain
+        self._own = _normal(own or "")
+
+    async def __call__(self) -> list[str]:
+        """NameServerFailed when it cannot be known. By chance and weight: those who lose one PSPH
+        spread over the others."""
+        try:
+            found = await self._resolver.find(self._domain)
+        except NothingFound:
+            return []
+        others = [each for each in found.proxies if _normal(str(each)) != self._own]
+        return [_base_url(each) for each in self._resolver.order(others)]
+
+
 def hub_url(endpoint: Endpoint) -> str:
     """Where the hub of a PSPH is."""
-    return f"http://{endpoint.host}:{endpoint.port}/hub"
+    return f"{_base_url(endpoint)}/hub"
+
+
+def _base_url(endpoint: Endpoint) -> str:
+    return f"http://{endpoint.host}:{endpoint.port}"
+
+
+def _normal(address: str) -> str:
+    host, _, port = address.lower().rpartition(":")
+    return f"{host.rstrip('.')}:{port}"

@@ -14,7 +14,8 @@ Rules, pure functions and tables:
 * `following`: how to hear of topics that nobody pings here, and which names of one are believed;
 * `masking`: URLs as strangers may see them; `event_stream`, `stream_events`:
   the events of /stream, made and read;
-* `carrier`, `guide`: who brings updates from elsewhere, who knows a better hub; interfaces.
+* `carrier`, `guide`, `siblings`: who brings updates from elsewhere, who knows a better hub, or the
+  other hubs of our domain; interfaces.
 
 Memory:
 

@@ -27,6 +27,7 @@ from push_hub.pages import add_pages
 from push_hub.reader_routes import add_readers
 from push_hub.requests import Ping, SubscriptionRequest, read_form, read_request, web_topic
 from push_hub.settings import HubSettings
+from push_hub.siblings import Siblings
 from push_hub.store import SqliteStore
 from push_hub.stream_routes import add_stream
 from push_hub.upstream_routes import add_upstream
@@ -50,6 +51,7 @@ def create_app(
     started: Callable[[Hub], None] | None = None,
     carrier: Carrier | None = None,
     guide: Guide | None = None,
+    siblings: Siblings | None = None,
 ) -> web.Application:
     """A hub whose database is in the directory `data`, which exists.
 
@@ -62,7 +64,7 @@ def create_app(
         try:
             hub = Hub(
                 settings, store, trace=trace, node=node, domain=domain, resolver=resolver,
-                carrier=carrier, guide=guide,
+                carrier=carrier, guide=guide, siblings=siblings,
             )  # fmt: skip
             async with hub:
                 app[HUB] = hub

@@ -38,6 +38,7 @@ from push_hub.naming import Naming, is_web
 from push_hub.readers import Readers
 from push_hub.requests import SubscriptionRequest
 from push_hub.settings import HubSettings
+from push_hub.siblings import KnownSiblings, Siblings
 from push_hub.store.interface import Store
 from push_hub.store.records import Origin, Recorded, SubscriptionRecord, Update
 from push_hub.streams import Streams
@@ -70,6 +71,7 @@ class Hub:
         resolver: AbstractResolver | None = None,
         carrier: Carrier | None = None,
         guide: Guide | None = None,
+        siblings: Siblings | None = None,
     ) -> None:
         tracer = Tracer(trace or NullSink(), node, domain)
         naming = Naming(settings.public_url)
@@ -78,6 +80,7 @@ class Hub:
         if carrier is not None:
             carrying.use(carrier)
         self._guiding = Guiding(guide, settings.hub_url)
+        self.siblings = KnownSiblings(siblings, settings.public_url)
         self.callback_policy = AddressPolicy(
             settings.allow_callback, "request to a callback", "--allow-callback"
         )

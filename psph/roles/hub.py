@@ -12,6 +12,7 @@ from psph.configuration.hub import HubConfiguration
 from psph.hub_serving import be_quick, serving
 from psph.roles.process import Process
 from push_hub import Hub, create_app
+from push_hub.siblings import Siblings
 
 
 async def start(
@@ -20,8 +21,10 @@ async def start(
     *,
     started: Callable[[Hub], None] = lambda hub: None,
     extend: Callable[[web.Application], None] = lambda app: None,
+    siblings: Siblings | None = None,
 ) -> None:
-    """Serve a hub. `started` gets it before anything is served, `extend` may add paths."""
+    """Serve a hub. `started` gets it before anything is served, `extend` may add paths,
+    `siblings` knows the other hubs of the domain."""
     be_quick()
     node = process.configuration.node
     resolver = None
@@ -40,6 +43,7 @@ async def start(
             domain=node.domain,
             resolver=resolver,
             started=started,
+            siblings=siblings,
         )
         extend(app)
         return app

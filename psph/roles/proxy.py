@@ -19,6 +19,7 @@ from psph.facades.carrier import ProxyCarrier
 from psph.facades.chat import Users, add_chat
 from psph.facades.hub import HubSide, web_update
 from psph.facades.probe import add_probe
+from psph.guide import SiblingHubs
 from psph.proxy.control import Side
 from psph.proxy.proxy import Proxy
 from psph.proxy.settings import ProxySettings
@@ -69,6 +70,7 @@ async def start(process: Process, running: RunningNode) -> None:
         process.configuration.hub,
         started=started,
         extend=extend,
+        siblings=SiblingHubs(resolver, domain, bootstrap.endpoint),
     )
     registration = bootstrap.registrar_settings(process.directory)
     if registration is not None:

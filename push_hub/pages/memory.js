@@ -14,7 +14,6 @@ function storage() {
 }
 
 const POSITION = /^([0-9a-f]{32})\.([0-9]{1,20})\.([0-9]{1,20})$/;
-const SEEN = /^[0-9]{1,20}\.[0-9]{1,20}$/;
 const MAX_PUBLISHERS = 8;
 
 const text = (value) => (typeof value === "string" ? value : "");
@@ -32,7 +31,9 @@ function understood(value) {
 }
 
 function topicOf({ topic, canonical, title, colour, position, seen, last }) {
-  const valid = Object.entries(seen ?? {}).filter(([, place]) => SEEN.test(place));
+  const valid = Object.entries(seen ?? {}).filter(
+    ([publisher, place]) => POSITION.test(`${publisher}.${place}`),
+  );
   return {
     topic,
     canonical,
@@ -122,8 +123,16 @@ export function advance(topic, position) {
   return true;
 }
 
-// Where the numbering of a topic began anew.
-export function startOver(topic) {
-  topic.seen = {};
-  topic.position = "";
+// How far a topic was seen, as /stream wants it: of each publisher, the one heard of last at the end.
+// Another hub may know only some of them.
+export function positions(topic) {
+  const seen = Object.entries(topic.seen ?? {}).map(([publisher, place]) => `${publisher}.${place}`);
+  return seen.join(",") || (topic.position ?? "");
+}
+
+// The numbering of a topic begins anew at `resumes`. What was seen of other publishers stays: a hub
+// that has not heard of them is not the last one.
+export function startOver(topic, resumes) {
+  const parts = POSITION.exec(resumes);
+  if (parts) delete topic.seen?.[parts[1]];
 }

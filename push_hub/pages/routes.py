@@ -1,5 +1,5 @@
-"""The pages at their paths: /, /find, /topics, /topics/ID. All links in them are relative, so that
-a hub mounted in another application has working pages."""
+"""The pages at their paths: /, /hubs, /find, /topics, /topics/ID. All links in them are relative,
+so that a hub mounted in another application has working pages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from push_hub.naming import is_web
 from push_hub.pages import diagnostics
 from push_hub.pages.finding import look
 from push_hub.pages.rendering import message_page, topic_page, topics_page
-from push_hub.pages.serving import files, html, json_text
+from push_hub.pages.serving import WatchPage, files, html, json_text
 from push_hub.settings import Rate
 from push_hub.store.records import TopicRecord
 
@@ -63,7 +63,8 @@ def add_pages(app: web.Application, resolver: AbstractResolver | None) -> None:
     app[_FINDS] = RateLimit(_FIND_RATE)
     app[_QUESTIONS] = RateLimit(_QUESTION_RATE)
     found = files()
-    app.router.add_get("/", found.pop("watch.html").answer)
+    app.router.add_get("/", WatchPage(found.pop("watch.html")).answer)
+    app.router.add_get("/hubs", get_hubs)
     for name, file in found.items():
         app.router.add_get(f"/pages/{name}", file.answer)
     app.router.add_get("/find", get_findings)
@@ -71,11 +72,18 @@ def add_pages(app: web.Application, resolver: AbstractResolver | None) -> None:
     app.router.add_get("/topics/{id:[0-9]{1,18}}", get_topic)
 
 
-async def get_findings(request: web.Request) -> web.Response:
-    """What a URL offers to watch. For the page: other sites cannot ask, and not often."""
+async def get_hubs(request: web.Request) -> web.Response:
+    """The hubs of this domain, this one first: a reader who loses one goes on at another."""
     hub = request.app[HUB]
-    if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
-        raise Refused("this is for the hub's own page")
+    hubs = [hub.settings.public_url, *await hub.siblings.bases()]
+    return json_text(json.dumps({"hubs": hubs}), allowed="*")
+
+
+async def get_findings(request: web.Request) -> web.Response:
+    """What a URL offers to watch. For the page, also one that came from a sibling and goes on
+    here: other sites cannot ask, and nobody often."""
+    hub = request.app[HUB]
+    sibling = await _sibling(request)
     _limit(request, request.app[_FINDS])
     topic = _topic(request.query.get("url", ""))
     if not hub.settings.serves_host(topic.host):
@@ -94,9 +102,9 @@ async def get_findings(request: web.Request) -> web.Response:
         )
     except FetchFailed as failure:
         # It can be watched all the same: content may be published here that is nowhere to fetch.
-        return json_text(json.dumps({**answer, "error": str(failure)}))
+        return json_text(json.dumps({**answer, "error": str(failure)}), allowed=sibling)
     findings = await asyncio.to_thread(look, topic, fetched)
-    return json_text(json.dumps({**answer, **asdict(findings)}))
+    return json_text(json.dumps({**answer, **asdict(findings)}), allowed=sibling)
 
 
 async def get_topics(request: web.Request) -> web.Response:
@@ -155,6 +163,18 @@ async def _topic_answer(
     if _wants_json(request):
         return json_text(json.dumps(values))
     return html(topic_page(values, root, trusted=trusted))
+
+
+async def _sibling(request: web.Request) -> str | None:
+    """The origin of a sibling's page that asks; None for our own. Refused for all others."""
+    sender = request.headers.get("Origin")
+    # Over plain HTTP browsers leave out the one, and to ask their own origin the other.
+    site = request.headers.get("Sec-Fetch-Site", "none" if sender is None else "cross-site")
+    if site in ("same-origin", "none"):
+        return None
+    if sender is None or sender not in await request.app[HUB].siblings.origins():
+        raise Refused("this is for the hub's own page")
+    return sender
 
 
 def _is_public(topic: TopicRecord) -> bool:

@@ -1,13 +1,20 @@
-// The connection to the hub's /stream. Each topic resumes after its own position, so the page opens
-// the stream anew instead of letting EventSource repeat the URL it began with.
+// The connection to the hub's /stream. Each topic resumes after its own positions, so the page opens
+// the stream anew instead of letting EventSource repeat the URL it began with. When it is lost and
+// one attempt to have it back fails, the page goes on at another hub of the domain, where there is
+// one, and stays there for as long as that works.
+
+import { positions } from "./memory.js";
 
 const LONGEST_URL = 6_000; // servers and proxies accept about 8,000
 const MOST_TOPICS = 100;
 const FIRST_PAUSE = 1_000;
 const LONGEST_PAUSE = 30_000;
+// Where there are other hubs: how long one may take to answer. A machine that is gone says nothing.
+const PATIENCE = 5_000;
+const PATIENCE_AFTER_LOSS = 1_500;
 
 function query(topic) {
-  return `topic=${encodeURIComponent(topic.topic)}&after=${encodeURIComponent(topic.position ?? "")}`;
+  return `topic=${encodeURIComponent(topic.topic)}&after=${encodeURIComponent(positions(topic))}`;
 }
 
 // The topics in as many streams as their URLs need, nearly always one.
@@ -28,17 +35,28 @@ function urls(topics) {
   return groups.map((each) => `stream?${each.join("&")}`);
 }
 
+// The hubs to try, by the beginning of their URLs; the one that the page came from is "". Its policy
+// lets the page connect to those that it names, and the browser not from https to http.
+function hubs() {
+  const named = (document.body.dataset.hubs ?? "").split(" ").filter(Boolean);
+  const reachable = named.filter((each) => location.protocol === "http:" || !/^http:/.test(each));
+  return ["", ...reachable.map((each) => `${each}/`)];
+}
+
 export class Stream {
   #topics;
   #handlers;
   #sources = [];
   #open = new Set();
+  #hubs = hubs();
+  #at = 0;
   #failures = 0;
   #timer = 0;
+  #deadline = 0;
   #generation = 0;
 
   // `topics` is asked whenever a connection is made. Handlers: update(data), gap(data),
-  // reset(data), state(name, detail).
+  // reset(data), state(name, detail, hub): the hub in use, "" for the one that the page came from.
   constructor(topics, handlers) {
     this.#topics = topics;
     this.#handlers = handlers;
@@ -53,9 +71,19 @@ export class Stream {
     this.#connect();
   }
 
+  // Where the hub in use is: URLs begin with it.
+  get hub() {
+    return this.#hubs[this.#at];
+  }
+
+  #state(name, detail) {
+    this.#handlers.state(name, detail, this.hub);
+  }
+
   #close() {
     this.#generation += 1;
     clearTimeout(this.#timer);
+    clearTimeout(this.#deadline);
     for (const source of this.#sources) source.close();
     this.#sources = [];
     this.#open.clear();
@@ -63,12 +91,16 @@ export class Stream {
 
   #connect() {
     this.#close();
-    const wanted = urls(this.#topics());
+    const wanted = urls(this.#topics()).map((each) => this.hub + each);
     if (!wanted.length) {
-      this.#handlers.state("idle", "");
+      this.#state("idle", "");
       return;
     }
-    if (!this.#failures) this.#handlers.state("connecting", "");
+    if (!this.#failures) this.#state("connecting", "");
+    if (this.#hubs.length > 1) {
+      const patience = this.#failures === 1 ? PATIENCE_AFTER_LOSS : PATIENCE * 2 ** this.#rounds();
+      this.#deadline = setTimeout(() => this.#lost(null), Math.min(patience, LONGEST_PAUSE));
+    }
     const generation = this.#generation;
     const current = (handler) => (event) => {
       if (generation === this.#generation) handler(event);
@@ -84,8 +116,9 @@ export class Stream {
         current(() => {
           this.#open.add(source);
           if (this.#open.size < wanted.length) return;
+          clearTimeout(this.#deadline);
           this.#failures = 0;
-          this.#handlers.state("live", "");
+          this.#state("live", "");
         }),
       );
       source.addEventListener(
@@ -96,18 +129,25 @@ export class Stream {
     });
   }
 
+  // How often all hubs have been tried in vain.
+  #rounds() {
+    return Math.floor(Math.max(0, this.#failures - 1) / this.#hubs.length);
+  }
+
   // `refused` is the URL of a stream that the hub answered with an error, whose text says why.
   async #lost(refused) {
     this.#close();
     const generation = this.#generation;
     this.#failures += 1;
-    const longest = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (this.#failures - 1));
+    // The hub may only have been restarted: it has one more chance.
+    if (this.#failures > 1) this.#at = (this.#at + 1) % this.#hubs.length;
+    const longest = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** this.#rounds());
     const pause = longest * (0.5 + Math.random() / 2); // not all browsers at once
     this.#timer = setTimeout(() => this.#connect(), pause);
-    this.#handlers.state("lost", Math.max(1, Math.round(pause / 1000)));
+    this.#state("lost", Math.max(1, Math.round(pause / 1000)));
     if (refused === null) return;
     const reason = await why(refused);
-    if (reason && generation === this.#generation) this.#handlers.state("refused", reason);
+    if (reason && generation === this.#generation) this.#state("refused", reason);
   }
 }
 

@@ -93,26 +93,35 @@ function update(data) {
     brought(topic, 1);
     return;
   }
-  const ids = new Set(data.entries.map((entry) => entry.id));
-  const older = state.items.filter(
-    (item) => item.kind === "entry" && item.canonical === topic.canonical && ids.has(item.entry.id),
+  const ours = state.items.filter(
+    (item) => item.kind === "entry" && item.canonical === topic.canonical,
   );
+  // What is new to a hub that the page goes on at may have been shown already.
+  const entries = data.entries.filter((entry) => !ours.some((item) => unchanged(item.entry, entry)));
+  const ids = new Set(entries.map((entry) => entry.id));
+  const older = ours.filter((item) => ids.has(item.entry.id));
   const known = new Set(older.map((item) => item.entry.id));
   const replaced = new Set(older);
   dropItems((item) => replaced.has(item));
   addItems(
-    data.entries.map((entry) => ({
+    entries.map((entry) => ({
       ...common, kind: "entry", entry, changed: known.has(entry.id),
     })),
   );
-  brought(topic, data.entries.length);
+  if (entries.length) brought(topic, entries.length);
+  else saveSoon();
+}
+
+function unchanged(shownEntry, entry) {
+  const fields = new Set([...Object.keys(shownEntry), ...Object.keys(entry)]);
+  return [...fields].every((field) => (shownEntry[field] ?? "") === (entry[field] ?? ""));
 }
 
 function noticed(kind, data) {
   const topic = state.topics.find((each) => each.topic === data.topic);
   if (!topic) return;
-  if (kind === "reset") startOver(topic);
   const { after, resumes } = data;
+  if (kind === "reset") startOver(topic, resumes);
   const same = (item) => item.kind === kind && item.after === after && item.resumes === resumes;
   if (state.items.some((item) => item.canonical === topic.canonical && same(item))) return;
   addItems([{ canonical: topic.canonical, kind, after, resumes, at: Date.now() }]);
@@ -128,6 +137,10 @@ function showLast(line, topic) {
   else last.append("no update yet");
 }
 
+function detailsOf(topic) {
+  return `${stream.hub}topics?url=${encodeURIComponent(topic.topic)}`;
+}
+
 function topicElement(topic) {
   const remove = element("button", { type: "button", className: "quiet" }, "Remove");
   remove.setAttribute("aria-label", `Stop watching ${name(topic)}`);
@@ -139,7 +152,7 @@ function topicElement(topic) {
     saveNow();
     stream.restart();
   });
-  const details = element("a", { href: `topics?url=${encodeURIComponent(topic.topic)}` }, "Details");
+  const details = element("a", { href: detailsOf(topic) }, "Details");
   details.setAttribute("aria-label", `What the hub knows about ${name(topic)}`);
   const line = element(
     "li",
@@ -233,7 +246,7 @@ async function find(text) {
   button.disabled = true;
   showOffers(element("p", { className: "hint" }, "Looking at it …"));
   try {
-    const answer = await fetch(`find?url=${encodeURIComponent(url)}`);
+    const answer = await fetch(`${stream.hub}find?url=${encodeURIComponent(url)}`);
     if (answer.ok) showFindings(await answer.json());
     else showOffers(element("p", { className: "problem" }, (await answer.text()).trim()));
   } catch {
@@ -260,8 +273,11 @@ at("clear").addEventListener("click", () => {
 const STATES = {
   idle: () => "Nothing to watch yet",
   connecting: () => "Connecting …",
-  live: () => "Live",
-  lost: (seconds) => `Connection lost, trying again in ${seconds} s`,
+  live: (_, other) => (other ? `Live: goes on at another hub, ${other}` : "Live"),
+  lost: (seconds, other) =>
+    other
+      ? `Connection lost, going on at ${other} in ${seconds} s`
+      : `Connection lost, trying again in ${seconds} s`,
   refused: (reason) => `The hub refuses: ${reason}`,
 };
 
@@ -269,11 +285,20 @@ const stream = new Stream(() => state.topics, {
   update,
   gap: (data) => noticed("gap", data),
   reset: (data) => noticed("reset", data),
-  state: (kind, detail) => {
+  state: (kind, detail, hub) => {
     at("connection").dataset.state = kind;
-    at("connection").textContent = STATES[kind](detail);
+    at("connection").textContent = STATES[kind](detail, hub && new URL(hub).host);
+    if (kind === "live") showHub(hub);
   },
 });
+
+// Links lead to the hub in use: the one that the page came from may be gone.
+function showHub(hub) {
+  at("all-topics").href = `${hub}topics`;
+  for (const line of at("topics").querySelectorAll("li")) {
+    line.querySelector("a").href = detailsOf(byCanonical(line.dataset.canonical));
+  }
+}
 
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from bootstrap import Announcement, Resolver
 from identifiers import ID_VERSION, identify, scope_id
 from psph.commands.hub import hub as hub_command
-from psph.guide import DomainGuide, DomainHubs
+from psph.guide import DomainGuide, DomainHubs, SiblingHubs
 from push_hub import create_app
 from push_hub.app import HUB
 from tests.bootstrap.name_servers import embedded
@@ -64,6 +64,21 @@ def test_the_guide_leads_to_our_own_psph(tmp_path):
             assert await guide.hub_for(identify("http://127.0.0.1/")) is None
             homeless = DomainGuide(resolver, "site-c.test")
             assert await homeless.hub_for(identify(TOPIC)) is None
+
+    other = ("_psirp._tcp 300 IN SRV 0 1 7002 other", "other 300 IN A 127.0.0.1")
+    with embedded(tmp_path, zones(7001, *other)) as server:
+        run(main(server))
+
+
+def test_siblings_are_the_other_psphs_of_the_domain(tmp_path):
+    async def main(server):
+        async with Resolver([server.address]) as resolver:
+            first, second = "http://psph.site-a.test:7001", "http://other.site-a.test:7002"
+            ask = SiblingHubs(resolver, "site-a.test", "psph.Site-A.test.:7001")
+            assert await ask() == [second]
+            # One that is not in DNS itself.
+            assert set(await SiblingHubs(resolver, "site-a.test", None)()) == {first, second}
+            assert await SiblingHubs(resolver, "site-c.test", None)() == []
 
     other = ("_psirp._tcp 300 IN SRV 0 1 7002 other", "other 300 IN A 127.0.0.1")
     with embedded(tmp_path, zones(7001, *other)) as server:

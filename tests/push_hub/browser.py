@@ -26,9 +26,10 @@ _FLAGS = (
     "--no-default-browser-check", "--disable-background-networking", "--disable-component-update",
     "--disable-dev-shm-usage", "--disable-extensions", "--disable-sync", "--mute-audio",
     "--hide-scrollbars",
-    # Names lead nowhere: whatever a test lets out, it stays here.
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 )  # fmt: skip
+
+# Names lead nowhere: whatever a test lets out, it stays here.
+_NAMES = "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
 
 _WATCHING = """
     window.__violations = [];
@@ -46,12 +47,13 @@ def installed():
 
 
 @contextmanager
-def chromium():
-    """A running Chromium: the address of its DevTools."""
+def chromium(zone=None):
+    """A running Chromium: the address of its DevTools. Hosts of the zone are this machine."""
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
         # As root, or in the containers of CI, it has no sandbox to begin with.
         bare = os.geteuid() == 0 or "CI" in os.environ
-        flags = (*_FLAGS, *(["--no-sandbox"] if bare else []))
+        rules = f"MAP *.{zone} 127.0.0.1, {_NAMES}" if zone else _NAMES
+        flags = (*_FLAGS, f"--host-resolver-rules={rules}", *(["--no-sandbox"] if bare else []))
         process = subprocess.Popen(
             [installed(), *flags, f"--user-data-dir={profile}", "about:blank"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

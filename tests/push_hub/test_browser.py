@@ -1,5 +1,7 @@
 """The page in a real browser: live entries, resuming, gaps, finding feeds, and hostile feeds."""
 
+import asyncio
+import contextlib
 import html
 import json
 
@@ -151,6 +153,55 @@ def test_gaps_and_resets_are_shown(tmp_path, running):
                     "Epoch 2", "The numbering began anew", "Epoch 1",
                 ]  # fmt: skip
             assert page.exceptions == []
+
+    run(main())
+
+
+def test_it_goes_on_at_a_sibling_and_says_what_is_missing_there(tmp_path, running):
+    def of(publisher, version):
+        return Position(PublisherId(publisher * 16), 1, version)
+
+    async def accept(app, position, *entry):
+        return await app[HUB].accept(
+            identify(TOPIC), ATOM, atom(entry), position=position, trace_id="a" * 32
+        )
+
+    async def say_nothing(reader, writer):
+        with contextlib.closing(writer), contextlib.suppress(OSError):
+            await reader.read()
+
+    async def main():
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+        two = create_app(chosen(), tmp_path / "two")
+        async with opened(running) as page, served(two) as other:
+
+            async def siblings():
+                return [other]
+
+            one = create_app(chosen(), tmp_path / "one", siblings=siblings)
+            await accept(two, of(b"p", 1), "1", "One")
+            async with served(one) as url:
+                await watching(page, url, TOPIC)
+                await accept(one, of(b"p", 1), "1", "One")
+                # What the sibling never hears of: the page has to tell it both Positions.
+                await accept(one, of(b"q", 1), "q", "Of another publisher")
+                await page.until(entries(2))
+            await accept(two, of(b"p", 4), "4", "Four")
+            # It does not refuse connections: it is not there.
+            port = int(url.rpartition(":")[2])
+            silent = await asyncio.start_server(say_nothing, "127.0.0.1", port)
+            try:
+                await page.until("document.querySelector('#connection').innerText.includes('goes')")
+            finally:
+                silent.close()
+            await page.until(entries(4))
+            assert await page.text("#connection") == f"Live: goes on at another hub, {other[7:]}"
+            assert await page.texts(TITLES) == [
+                "Four", "Versions 2 to 3 are missing", "Of another publisher", "One",
+            ]  # fmt: skip
+            assert page.exceptions == []
+            assert await page.violations() == []
 
     run(main())
 
