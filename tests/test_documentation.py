@@ -15,7 +15,9 @@ from experiments.runner import execute
 from psph import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("bench/*.md")])
+PAGES = sorted(
+    page for where in ("", "docs/", "bench/", "examples/*/") for page in ROOT.glob(f"{where}*.md")
+)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
