@@ -79,6 +79,11 @@ def caught_up_event() -> Event:
     return Event(f": {CAUGHT_UP}\n\n".encode())
 
 
+def alive_event(every: float) -> bytes:
+    """A heartbeat for browsers, whose EventSource hides comments; the next comes in `every` s."""
+    return f"event: alive\ndata: {every:g}\n\n".encode()
+
+
 @dataclass(frozen=True, slots=True)
 class ReadEvent:
     """One event as it arrived; a comment has the kind "" and its text as data."""

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from identifiers import InvalidPosition, Position, PublisherId
 from push_hub.errors import BadRequest
-from push_hub.event_stream import HEARTBEAT
+from push_hub.event_stream import HEARTBEAT, alive_event
 from push_hub.keys import HUB
 from push_hub.requests import web_topic
 
@@ -52,9 +52,11 @@ async def get_stream(request: web.Request) -> web.StreamResponse:
             }
         )
         await response.prepare(request)
-        await response.write(b"retry: 3000\n\n")
+        audible = request.query.get("heartbeat") == "event"
+        heartbeat = alive_event(hub.settings.heartbeat) if audible else HEARTBEAT
+        await response.write(b"retry: 3000\n\n" + (heartbeat if audible else b""))
         async for event in stream:
-            await response.write(HEARTBEAT if event is None else event.data)
+            await response.write(heartbeat if event is None else event.data)
             if event is not None and event.update is not None:
                 hub.counters["browser_events"] += 1
                 hub.context.tracer.browser_sent(event.update, stream.name)

@@ -12,6 +12,7 @@ const LONGEST_PAUSE = 30_000;
 // Where there are other hubs: how long one may take to answer. A machine that is gone says nothing.
 const PATIENCE = 5_000;
 const PATIENCE_AFTER_LOSS = 1_500;
+const SILENCES = 3; // heartbeats that may be missing: of a machine that is gone no end comes
 
 function query(topic) {
   return `topic=${encodeURIComponent(topic.topic)}&after=${encodeURIComponent(positions(topic))}`;
@@ -32,7 +33,7 @@ function urls(topics) {
     length += part.length + 1;
   }
   if (group.length) groups.push(group);
-  return groups.map((each) => `stream?${each.join("&")}`);
+  return groups.map((each) => `stream?heartbeat=event&${each.join("&")}`);
 }
 
 // The hubs to try, by the beginning of their URLs; the one that the page came from is "". Its policy
@@ -53,6 +54,7 @@ export class Stream {
   #failures = 0;
   #timer = 0;
   #deadline = 0;
+  #silences = new Map();
   #generation = 0;
 
   // `topics` is asked whenever a connection is made. Handlers: update(data), gap(data),
@@ -84,6 +86,8 @@ export class Stream {
     this.#generation += 1;
     clearTimeout(this.#timer);
     clearTimeout(this.#deadline);
+    for (const silence of this.#silences.values()) clearTimeout(silence);
+    this.#silences.clear();
     for (const source of this.#sources) source.close();
     this.#sources = [];
     this.#open.clear();
@@ -112,6 +116,10 @@ export class Stream {
       source.addEventListener("gap", told("gap"));
       source.addEventListener("reset", told("reset"));
       source.addEventListener(
+        "alive",
+        current((event) => this.#alive(source, Number(event.data) * 1_000)),
+      );
+      source.addEventListener(
         "open",
         current(() => {
           this.#open.add(source);
@@ -127,6 +135,12 @@ export class Stream {
       );
       return source;
     });
+  }
+
+  // Heard of a hub, which will be heard again in so many milliseconds.
+  #alive(source, every) {
+    clearTimeout(this.#silences.get(source));
+    this.#silences.set(source, setTimeout(() => this.#lost(null), SILENCES * every));
   }
 
   // How often all hubs have been tried in vain.

@@ -206,6 +206,59 @@ def test_it_goes_on_at_a_sibling_and_says_what_is_missing_there(tmp_path, runnin
     run(main())
 
 
+def test_it_leaves_a_hub_that_has_fallen_silent(tmp_path, running):
+    async def main():
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+        two = create_app(chosen(), tmp_path / "two")
+        one = create_app(
+            chosen(heartbeat=0.5), tmp_path / "one", siblings=lambda: asyncio.sleep(0, [other])
+        )
+        async with opened(running) as page, served(two) as other, served(one) as hub:
+            passing = asyncio.Event()
+            passing.set()
+            async with relay(int(hub.rpartition(":")[2]), passing) as url:
+                await watching(page, url, TOPIC)
+                passing.clear()
+                await page.until("document.querySelector('#connection').innerText.includes('goes')")
+                assert await page.text("#connection") == (
+                    f"Live: goes on at another hub, {other[7:]}"
+                )
+                assert page.exceptions == []
+
+    run(main())
+
+
+@contextlib.asynccontextmanager
+async def relay(port, passing):
+    """Leads to a port of this machine, while `passing` is set; then silence, and no end."""
+    tasks = set()
+
+    async def copy(reader, writer):
+        while chunk := await reader.read(65_536):
+            await passing.wait()
+            writer.write(chunk)
+            await writer.drain()
+
+    async def both(reader, writer):
+        tasks.add(asyncio.current_task())
+        back, forth = await asyncio.open_connection("127.0.0.1", port)
+        with (
+            contextlib.closing(writer), contextlib.closing(forth),
+            contextlib.suppress(OSError, asyncio.CancelledError),
+        ):  # fmt: skip
+            await asyncio.gather(copy(reader, forth), copy(back, writer))
+
+    server = await asyncio.start_server(both, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def test_a_home_page_offers_its_feeds(tmp_path, running):
     home = b"""<!doctype html><title>Site</title><link rel=hub href=https://hub.example/>
     <link rel=alternate type=application/atom+xml title="<i>All</i> posts" href=/feed.xml>
