@@ -193,9 +193,9 @@ class Cluster:
             self._say_soon(topic.zone)
 
     def ping(self, topic: Topic) -> None:
-        """Pass a ping on to who writes the topic."""
+        """Pass a ping on to who writes the topic, whether we have heard of it yet or not."""
         zone = self._zones.get(topic.zone)
-        if zone is not None and self.others(topic.host):
+        if zone is not None:
             zone.pings[topic.canonical] = None
             self._say_soon(topic.zone)
 
