@@ -59,6 +59,8 @@ class WriterLease:
         """By the clock of this node."""
         self.holder = ""
         """Who else has it, as far as known."""
+        self.found: Callable[[], None] = lambda: None
+        """Called when that is another one than before."""
         self.mine = False
         """Held, unless `until` has passed."""
         self.round: Round | None = None
@@ -121,7 +123,8 @@ class WriterLeases:
     ) -> WriterLease:
         """Try to get the lease, and to keep it, until it is released.
 
-        `changed` is called whenever it was gained or lost, or somebody else was found to have it.
+        `changed` is called whenever it was gained or lost; `WriterLease.found` when somebody else
+        turned out to have it.
         """
         if (sid, rid) in self.leases:
             raise ValueError("this client wants the writer lease of the topic already")
@@ -167,7 +170,7 @@ class WriterLeases:
             lease.round.votes[vote.server] = vote.code
             self._count(lease, lease.round)
         if lease.holder not in (known, "") and not lease.mine:
-            lease.tell()
+            lease.found()
 
     # Rounds
 

@@ -117,3 +117,4 @@ class Writing:
     def _ask(self, turn: Turn) -> None:
         topic = turn.topic
         turn.lease = self._leases.acquire(topic.sid.raw, topic.rid.raw, lambda lease: turn.told())
+        turn.lease.found = turn.told

@@ -35,10 +35,10 @@ from tests.e2e.conversation import converse
 SETTINGS = FabricSettings(
     keys=FabricKeys("end to end"),
     link_seed=b"end to end",
-    hello_interval=200 * MILLISECOND,
+    hello_interval=600 * MILLISECOND,
     rendezvous=RendezvousSettings(
         members=("r1", "r2", "r3"),
-        lease=15 * SECOND,
+        lease=30 * SECOND,
         writer_lease=3 * SECOND,
         gossip_interval=300 * MILLISECOND,
         settle=10 * SECOND,
