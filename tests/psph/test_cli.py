@@ -83,7 +83,7 @@ def test_a_wrong_call_is_one_line_and_exit_2(arguments, message):
             ["bench", "nonsense"],
             "psph: there is no benchmark 'nonsense'; there is: crossing, fabric-",
         ),
-        (["schedules", "nonsense"], "psph: there is no suite 'nonsense'; there is: cluster, courier"),
+        (["schedules", "nonsense"], "psph: there is no suite 'nonsense'; there is: cluster, "),
         (["experiment", "nonsense", "--out", "x"], "psph: there is no experiment 'nonsense'"),
         (["ids", "not a url"], "not a url"),
         (["experiment", "courier-loss", "--out", "/dev/null/x"], "name a directory to write to"),
