@@ -213,6 +213,20 @@ def test_a_durable_subscription_goes_on_where_an_earlier_life_was_done():
     assert again.told == [4, 5, 6]
 
 
+def test_who_says_where_it_is_knows_better_than_what_was_written_down():
+    world = World()
+    world.begun()
+    ear = world.listen("b", durable="reader")
+    world.run(1)
+    world.write("a", *numbered(5))
+    world.run(1)
+    assert ear.told == [1, 2, 3, 4, 5]
+    world.restart("b")
+    again = world.listen("b", durable="reader", after=ear.events[1].position)
+    world.run(10)
+    assert again.told == [3, 4, 5]
+
+
 def test_a_durable_cursor_does_not_pass_over_an_event_that_is_still_in_hand():
     world = World()
     world.begun()
