@@ -8,6 +8,7 @@
 * `inflow`: topics wanted here; `listening`, `turns`: on their way out of the fabric, whoever writes
   them; `recalling`: what somebody misses of them (the PSIRP API is `psirp_sim.client`);
 * `messages`, `asking`, `answering`: the zone channels, on which proxies ask each other;
+  `gathering`: what changes often is said together;
 * `proxy`: puts them together;
 * `suite`, `cluster_suite`: the faults they must survive; `model`, `peers`: the worlds of these.
 

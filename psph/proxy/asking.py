@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from identifiers import PublisherId, Topic, ZoneChannel, zone_channel
 from psirp_sim.client import Client
@@ -17,7 +18,8 @@ from psirp_sim.publications.delivery import Subscription
 from psirp_sim.publications.errors import NotPublished
 from psirp_sim.publications.events import Event, Update
 from psirp_sim.runtime.durations import SECOND
-from psirp_sim.runtime.environment import Environment, Timer
+from psirp_sim.runtime.environment import Environment
+from psph.proxy.gathering import Soon
 from psph.proxy.messages import Answer, MalformedMessage, Requests, encode, read_answers
 from psph.proxy.settings import ProxySettings
 
@@ -38,9 +40,8 @@ class Asked:
     """By the proxy that answered: all it said, be it asked for now or not. Who is asked for the
     same again before it has heard that we did not want it does not say it again."""
     subscription: Subscription | None = None
-    timer: Timer | None = None
-    due: int = 0
-    """When that runs."""
+    soon: Soon = field(init=False)
+    """To say it, again or for the first time."""
     said_nothing: bool = False
     """Whether the last set was empty."""
 
@@ -98,6 +99,7 @@ class Asking:
         if channel is None:
             return None
         asked = self._zones[zone] = Asked(zone, channel, self._env.random.randbytes(32))
+        asked.soon = Soon(self._env, partial(self._publish_on, asked))
         asked.subscription = self._client.subscribe(
             channel.sid.raw,
             asked.reply,
@@ -113,16 +115,9 @@ class Asking:
         self._client.withdraw(asked.channel.sid.raw, asked.channel.rid.raw)
 
     def _publish_soon(self, asked: Asked, delay: int) -> None:
-        """Or earlier: wishes that come without a pause must not put it off for ever."""
-        due = self._env.now() + delay
-        if asked.timer is not None:
-            if asked.due <= due:
-                return
-            asked.timer.cancel()
-        asked.timer, asked.due = self._env.call_later(delay, self._publish_on, asked), due
+        asked.soon.within(delay)
 
     def _publish_on(self, asked: Asked) -> None:
-        asked.timer = None
         if not asked.topics and asked.said_nothing:
             self._close(asked.zone, asked)
         elif self._publish(asked):

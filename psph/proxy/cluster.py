@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
@@ -28,6 +28,7 @@ from psirp_sim.publications.errors import NotPublished
 from psirp_sim.publications.events import Event, Update
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Environment, Timer
+from psph.proxy.gathering import Soon
 from psph.proxy.messages import (
     LARGEST,
     MOST_HOSTS,
@@ -83,8 +84,8 @@ class OwnZone:
     pings: dict[str, None]
     """That the others are to be told of."""
     subscription: Subscription | None = None
-    timer: Timer | None = None
-    due: int = 0
+    soon: Soon = field(init=False)
+    """To say what there is to say."""
 
 
 class Cluster:
@@ -126,6 +127,7 @@ class Cluster:
         for name in sorted({zone_of_host(host) for host in self._settings.hosts}):
             sid = scope_id(name)
             zone = self._zones[name] = OwnZone(name, sid, members_item_id(sid), {})
+            zone.soon = Soon(self._env, partial(self._say, zone))
             zone.subscription = self._client.subscribe(
                 sid.raw,
                 zone.item.raw,
@@ -202,18 +204,9 @@ class Cluster:
     def _say_soon(self, name: str) -> None:
         zone = self._zones.get(name)
         if zone is not None:
-            self._say_after(zone, self._settings.gather)
-
-    def _say_after(self, zone: OwnZone, delay: int) -> None:
-        due = self._env.now() + delay
-        if zone.timer is not None:
-            if zone.due <= due:
-                return
-            zone.timer.cancel()
-        zone.timer, zone.due = self._env.call_later(delay, self._say, zone), due
+            zone.soon.within(self._settings.gather)
 
     def _say(self, zone: OwnZone) -> None:
-        zone.timer = None
         settings, item = self._settings, (zone.sid.raw, zone.item.raw)
         pings = _as_many(zone.pings)
         said = Membership(
@@ -232,11 +225,11 @@ class Cluster:
             self._client.publish(*item, encode(said), {"kind": "membership"})
         except NotPublished as error:
             self._env.log("the other proxies cannot be told", error=str(error))
-            self._say_after(zone, settings.retry)
+            zone.soon.within(settings.retry)
             return
         for topic in pings:
             del zone.pings[topic]
-        self._say_after(zone, settings.retry if zone.pings else settings.member_lease // 3)
+        zone.soon.within(settings.retry if zone.pings else settings.member_lease // 3)
 
     # What they say
 
