@@ -18,6 +18,8 @@ from urllib.request import urlopen
 import aiohttp
 import pytest
 
+from demo.world import World, WorldSettings
+from psph.errors import PsphError
 from push_hub.feeds import read_feed
 from tests.demo.up import PATIENCE, PSPH, Reader, running, until
 
@@ -308,6 +310,13 @@ def test_a_directory_that_cannot_be_used_is_said_in_one_line():
     assert said.returncode == 1
     assert said.stderr.count("\n") == 1
     assert "--data" in said.stderr
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"fabric_key": "x"}'])
+def test_secrets_that_cannot_be_read_are_said_in_one_line(tmp_path, text):
+    (tmp_path / "secrets.json").write_text(text)
+    with pytest.raises(PsphError, match=r"secrets\.json cannot be read: choose another --data$"):
+        World(WorldSettings(tmp_path))
 
 
 def test_beyond_loopback_a_token_is_asked_for(tmp_path):

@@ -62,6 +62,18 @@ def test_what_is_no_address_is_said_to_be_none(visit):
     expect(page.get_by_text("Write a headline first.")).to_be_visible()
 
 
+def test_a_topic_that_the_hub_refuses_is_not_called_subscribed(visit):
+    user = visit()
+    page = user.arrive()
+    page.get_by_label("Or a topic by its URL").fill("example.com/feed.xml")
+    page.get_by_label("Or a topic by its URL").press("Enter")
+    expect(page.locator("#subscribe-note")).to_have_text(
+        "Not subscribed: this hub does not serve topics of example.com.", **SOON
+    )
+    page.get_by_role("button", name="Remove example.com/feed.xml").click()
+    expect(page.locator("#topics")).not_to_contain_text("example.com")
+
+
 def test_markup_of_strangers_stays_text(visit):
     user = visit()
     page = user.arrive()
@@ -173,6 +185,21 @@ def test_a_link_is_cut_and_updates_keep_arriving(visit):
     page.get_by_role("button", name=f"Heal the link {a} to {b}").click()
     expect(log.get_by_text(f"You healed {name}.")).to_be_visible(**SOON)
     expect(log.get_by_text(f"{name} works again.")).to_be_visible(**SOON)
+
+
+def test_the_page_says_why_there_is_no_tree(visit):
+    user = visit()
+    page = user.arrive("network")
+    # No other test subscribes to that one, or it would have a tree for some time afterwards.
+    page.get_by_label("Tree of").select_option(label="news.site-a.test/feed.xml")
+    note = page.locator("#tree-note")
+    expect(note).to_contain_text("nobody in the other domain is subscribed", **SOON)
+    for end in ("n1", "n2"):
+        page.get_by_role("button", name=f"Cut the link psph-a to {end}").click()
+    expect(note).to_contain_text("no way is left between the domains", **SOON)
+    for end in ("n1", "n2"):
+        page.get_by_role("button", name=f"Heal the link psph-a to {end}").click()
+    expect(note).to_contain_text("nobody in the other domain is subscribed", **SOON)
 
 
 def test_a_node_is_stopped_and_updates_keep_arriving(visit):
