@@ -8,7 +8,7 @@ import uuid
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.browser.world import SOON, Line, headline
+from tests.e2e.browser.world import SOON, Line, headline, running_world
 from tests.push_hub.browser import installed
 
 pytestmark = pytest.mark.skipif(
@@ -130,6 +130,29 @@ def test_a_line_that_was_cut_is_resumed_and_nothing_is_missed(visit, world):
         user.sees(last)
         for each in (first, missed, missed_too):
             user.sees(each)
+    finally:
+        line.close()
+
+
+def test_a_world_that_was_started_anew_is_another_one(visit, world, tmp_path):
+    line = Line(world)
+    try:
+        user = visit(line.url)
+        user.forgiven = "net::ERR_"
+        page = user.arrive()
+        user.subscribe()
+        with running_world(tmp_path) as other:
+            line.cut()
+            expect(page.locator("#connection")).to_have_attribute("data-state", "lost", **SOON)
+            line.mend(other)
+            # The topics that it knew are not there any more.
+            expect(page.get_by_text("Nothing yet.")).to_be_visible(**SOON)
+            user.live()
+            user.subscribe()
+            news = headline("A new world")
+            user.publish(news)
+            user.sees(news)
+            line.cut()
     finally:
         line.close()
 
