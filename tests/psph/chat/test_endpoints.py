@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import datetime
 
 import pytest
 
@@ -323,6 +324,33 @@ def test_somebody_who_is_not_heard_of_any_more_is_away(tmp_path):
             await chat.hub.publish(presence_of(ALICE), CONTENT_TYPE, word, superseding=True)
             await until(lambda: len(bob.states(ALICE)) >= 3, "the end of her time")
             assert bob.states(ALICE) == ["away", "here", "away"]
+
+    run(story())
+
+
+def test_whoever_comes_later_is_told_how_it_stands_and_not_how_it_was(tmp_path):
+    async def story():
+        async with room(tmp_path) as chat:
+
+            async def say(ttl):
+                word = presence.write(Presence(ALICE, True, ttl))
+                await chat.hub.publish(presence_of(ALICE), CONTENT_TYPE, word, superseding=True)
+
+            await say(0.6)
+            await asyncio.sleep(1)  # when that has ended
+            await say(60)
+            record = await chat.hub.store.topic(presence_of(ALICE))
+            came = await chat.hub.store.latest(record.id)
+            await asyncio.sleep(0.05)
+            await say(60)
+            await chat.send(ALICE, BOB, "after what is told of her")
+            async with chat.listen(BOB, ALICE) as bob:
+                await until(lambda: bob.texts, "the message")
+                await chat.send(ALICE, BOB, "and later")
+                await until(lambda: len(bob.texts) == 2, "another")
+                assert bob.states(ALICE) == ["here"]
+                since = datetime.fromisoformat(bob.of("presence")[0]["since"]).timestamp()
+                assert abs(since - came.recorded_at) < 0.002
 
     run(story())
 
