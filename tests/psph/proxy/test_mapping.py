@@ -74,7 +74,9 @@ def test_what_is_no_header_becomes_none(mapping, kind):
     assert (update.content_type, update.trace_id) == (DEFAULT_TYPE, "")
 
 
-@pytest.mark.parametrize("said", ["xmpp:alice@site-b.test?to=bob@site-a.test", "xmpp:a@site-b.test"])
+@pytest.mark.parametrize(
+    "said", ["xmpp:alice@site-b.test?to=bob@site-a.test", "xmpp:a@site-b.test"]
+)
 def test_what_users_say_is_signed_whatever_is_configured(mapping, said):
     topic = identify(said)
     update = replace(WEB, topic=topic.canonical)
