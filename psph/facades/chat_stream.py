@@ -219,7 +219,9 @@ class Reading:
         notice, number = event.notice, self._directions.get(event.notice.topic)
         if number is None:
             return b""  # of presence only the latest counts
-        direction = self._read[number]
+        direction, resumes = self._read[number], notice.resumes
+        if resumes.publisher != notice.after.publisher and resumes.version == 1:
+            return b""  # another PSPH of the sender goes on, and all that it has taken comes
         return _event(
             notice.kind,
             {

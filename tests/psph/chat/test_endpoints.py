@@ -266,7 +266,30 @@ def test_what_left_the_history_is_a_gap_and_another_numbering_a_reset(tmp_path):
                 await until(lambda: lost.texts, "the latest")
                 (reset,) = lost.of("reset")
                 assert reset["after"] == f"{'f' * 32}.1.7"
-                assert lost.texts == ["8"]
+                assert reset["resumes"] == lost.of("message")[0]["position"]
+                await until(lambda: lost.texts[-1] == "8", "the rest")
+                assert lost.texts == [f"{number}" for number in range(4, 9)]
+            async with chat.listen(BOB, ALICE, after=other, history="2") as short:
+                await until(lambda: short.texts[-1:] == ["8"], "the last two")
+                assert short.texts == ["7", "8"]
+
+    run(story())
+
+
+def test_who_comes_from_a_psph_that_is_gone_has_all_that_the_next_has_taken(tmp_path):
+    async def story():
+        async with room(tmp_path) as chat:
+            gone = f"-,{'f' * 32}.1.7"
+            async with chat.listen(BOB, ALICE, after=gone) as early:
+                await chat.send(ALICE, BOB, "first")
+                await chat.send(ALICE, BOB, "second")
+                await until(lambda: len(early.texts) == 2, "both")
+            async with chat.listen(BOB, ALICE, after=gone) as late:
+                await until(lambda: len(late.texts) == 2, "both, once more")
+            for bob in (early, late):
+                assert bob.texts == ["first", "second"]
+                assert not bob.of("reset")
+                assert not bob.of("gap")
 
     run(story())
 
