@@ -1,9 +1,8 @@
 """What one has said, until somebody has it for good.
 
 A PSPH that takes a message has it on its disk. If that PSPH dies, its user goes on at another one
-of the domain, which may not have heard of it yet: so what was taken just before is sent there once
-more, under the same id, ahead of what comes next. If it is known there it stays one, and readers
-know it by its id.
+of the domain before anybody may have heard of it: so what was taken just before is sent there once
+more, under the same id, ahead of what comes next. Readers know it by that.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from psph.chat.message import BadMessage
 
 MOST_WAITING: Final = 1_000
 """Messages that may wait to be sent."""
-AGAIN: Final = 100
+AGAIN: Final = 200
 LATELY: Final = 60.0
 """Messages, and seconds since they were taken, that another PSPH is sent once more."""
 

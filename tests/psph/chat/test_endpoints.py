@@ -413,6 +413,27 @@ def test_a_message_that_two_psphs_of_a_domain_have_taken_is_shown_once(tmp_path)
     run(story())
 
 
+def test_a_message_that_came_from_another_psph_of_the_domain_is_taken_here_too(tmp_path):
+    async def story():
+        async with room(tmp_path) as chat:
+            identity, elsewhere = new_id(), Position(PublisherId(b"p" * 16), 1, 1)
+            await chat.hub.accept(
+                identify(TOPIC), CONTENT_TYPE, messages.write(Message(ALICE, "once")),
+                position=elsewhere, trace_id=identity, published=True,
+            )  # fmt: skip
+            here = [await chat.send(ALICE, BOB, "once", identity) for _ in range(3)]
+            assert len({each["position"] for each in here}) == 1
+            assert here[0]["position"] != str(elsewhere)
+            other = message(text="another", id=identity)
+            assert (await chat.post(other, token_of(KEY, ALICE)))[0] == 409
+            async with chat.listen(BOB, ALICE) as bob:
+                await chat.send(ALICE, BOB, "next")
+                await until(lambda: "next" in bob.texts, "the next")
+                assert bob.texts == ["once", "next"]
+
+    run(story())
+
+
 def test_one_user_has_so_many_streams(tmp_path):
     async def story():
         async with room(tmp_path) as chat:
