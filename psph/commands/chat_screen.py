@@ -112,5 +112,5 @@ class Screen:
             parts.append(("class:trouble", "  not connected"))
         if self._client.waiting:
             parts.append(("", f"  {self._client.waiting} waiting to be sent"))
-        parts.append(("", "  Ctrl-D leaves"))
+        parts.append(("", "  Ctrl-C leaves"))
         return FormattedText(parts)
