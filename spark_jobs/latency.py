@@ -1,0 +1,113 @@
+"""What a journey costs, by pair of domains and stage: percentiles, histograms, shares, series.
+
+A stage is the time from the stage before it to this one, as the page of `psph up` has it; `total`
+is from the first that is known to the end. Latencies are whole microseconds, and beyond a second
+have six digits at most. So equal ones can be counted first, wherever they are, and percentiles are
+exact and taken of the counts: all of them in one call, however many events there are and however
+uneven they lie.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+QUANTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999}
+EDGES_US = tuple(m * 10**e for e in range(1, 8) for m in (1, 2, 5)) + (100_000_000,)
+"""Upper edges of the histogram's classes, 10 us to 100 s; one more class is beyond the last."""
+STAGES = ("fetched", "published", "delivered", "browser_sent", "pushed", "total")
+PAIR = ("from_domain", "to_domain")
+
+
+def stage_latencies(journeys: DataFrame) -> DataFrame:
+    """A row for every journey and stage of which both ends are known: `stage`, `latency_us`."""
+    # Across domains only what two comparable clocks say; at the origin there is one clock.
+    across = F.when(F.col("comparable"), F.col("delivered_ns") - F.col("published_ns"))
+    began = F.coalesce("delivered_ns", "fetched_ns")
+    # Delivered at its origin, too, an update was there before.
+    left = F.col("at_ns") - F.when(F.col("from_node") == F.col("to_node"), F.col("fetched_ns"))
+    passed_on = F.coalesce(left, F.col("at_ns") - began)
+    first = F.coalesce("ping_ns", "fetched_ns", "published_ns")
+    took = {
+        "fetched": F.col("fetched_ns") - F.col("ping_ns"),
+        "published": F.col("published_ns") - F.col("fetched_ns"),
+        "delivered": across,
+        "browser_sent": F.when(F.col("end") == "browser_sent", passed_on),
+        "pushed": F.when(F.col("end") == "pushed", passed_on),
+        "total": F.when(F.col("comparable"), F.col("at_ns") - first),
+    }
+    each = F.array(
+        *(F.struct(F.lit(stage).alias("stage"), ns.alias("ns")) for stage, ns in took.items())
+    )
+    return (
+        journeys.select("*", F.inline(each))
+        .where("ns is not null")
+        .withColumn("latency_us", whole_us(F.col("ns")))
+        .drop("ns")
+    )
+
+
+def whole_us(ns: Column) -> Column:
+    """Microseconds; thousands of them beyond a second, and beyond 100 s tenths of a second."""
+    us = F.floor(ns / 1_000)
+    coarse = F.when(F.abs(us) < 1_000_000, 1).when(F.abs(us) < 100_000_000, 1_000)
+    step = coarse.otherwise(100_000)
+    return (F.floor(us / step) * step).cast("long")
+
+
+def latency_table(journeys: DataFrame) -> DataFrame:
+    """By pair of domains and stage: count, percentiles, maximum, mean and histogram."""
+    return summarised(stage_latencies(journeys), *PAIR, "stage")
+
+
+def latency_series(journeys: DataFrame, window_ns: int) -> DataFrame:
+    """The same of every window of time in which an update arrived."""
+    start = (F.col("at_ns") - F.pmod(F.col("at_ns"), F.lit(window_ns))).alias("window_ns")
+    latencies = stage_latencies(journeys).select("*", start)
+    return summarised(latencies, "window_ns", *PAIR, "stage").drop("histogram")
+
+
+def stage_shares(table: DataFrame) -> DataFrame:
+    """Of the time that the journeys of a pair took, the share of each stage."""
+    spent = table.where("stage <> 'total'").withColumn(
+        "spent_ms", F.col("mean_ms") * F.col("count")
+    )
+    whole = spent.groupBy(*PAIR).agg(F.sum("spent_ms").alias("whole_ms"))
+    # Both are a handful of rows: one for each pair of domains.
+    return spent.join(F.broadcast(whole), [*PAIR]).select(
+        *PAIR, "stage", "count", "mean_ms",
+        (F.col("spent_ms") / F.col("whole_ms")).alias("share"),
+    )  # fmt: skip
+
+
+def summarised(latencies: DataFrame, *by: str) -> DataFrame:
+    """Count, percentiles, maximum, mean and histogram of `latency_us` in each group."""
+    counted = latencies.groupBy(*by, "latency_us").agg(F.count("*").alias("n"))
+    value, n = F.col("latency_us"), F.col("n")
+    quantiles = F.percentile(value, F.array(*map(F.lit, QUANTILES.values())), n)
+    classes = zip((None, *EDGES_US), (*EDGES_US, None), strict=True)
+    summary = counted.groupBy(*by).agg(
+        F.sum(n).alias("count"),
+        quantiles.alias("quantiles"),
+        F.max(value).alias("max_us"),
+        (F.sum(value * n) / F.sum(n)).alias("mean_us"),
+        F.array(*(F.sum(F.when(_within(value, *c), n).otherwise(0)) for c in classes)).alias(
+            "histogram"
+        ),
+    )
+    return summary.select(
+        *by, "count",
+        *((F.col("quantiles")[i] / 1_000).alias(name) for i, name in enumerate(QUANTILES)),
+        (F.col("max_us") / 1_000).alias("max_ms"),
+        (F.col("mean_us") / 1_000).alias("mean_ms"),
+        "histogram",
+    )  # fmt: skip
+
+
+def _within(value: Column, above: int | None, up_to: int | None) -> Column:
+    within = F.lit(True)
+    if above is not None:
+        within &= value > above
+    if up_to is not None:
+        within &= value <= up_to
+    return within
