@@ -7,6 +7,7 @@ of each update to each domain that wants it, and the `Sends` to each subscriber 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -41,7 +42,7 @@ class Deliveries:
 
 @dataclass(frozen=True, slots=True)
 class Sends:
-    """One row for each update that reached a hub and each subscriber there; times are true."""
+    """One row for each update and each subscriber of its topic; times are true."""
 
     update: Numbers
     subscriber: Numbers
@@ -124,7 +125,7 @@ class Crossings:
         home = world.home[topic]
         mine = {**about, "update": np.arange(updates), "node": home}
         deliveries, delivered = self._deliver(topic, version, published, about)
-        sends, sent = self._send(deliveries, about)
+        sends, sent = self._send(deliveries, published, about)
         return Piece(
             trace_ids=draw.integers(0, 256, (updates, 16), dtype=np.uint8),
             pinged=pinged,
@@ -135,8 +136,11 @@ class Crossings:
             rows=together(
                 [
                     rows(
-                        Stage.PING_RECEIVED, pinged,
-                        update=mine["update"], topic=topic, node=home,
+                        Stage.PING_RECEIVED,
+                        pinged,
+                        update=mine["update"],
+                        topic=topic,
+                        node=home,
                     ),
                     rows(Stage.FETCHED, fetched, **mine),
                     rows(Stage.PUBLISHED, published, **mine, named=1),
@@ -144,7 +148,7 @@ class Crossings:
                     *self._forwarded(deliveries, about, published),
                     *sent,
                 ]
-            ),  # fmt: skip
+            ),
             **about,
         )
 
@@ -189,19 +193,18 @@ class Crossings:
         return table, made
 
     def _send(
-        self, deliveries: Deliveries, about: dict[str, Numbers]
+        self, deliveries: Deliveries, published: Numbers, about: dict[str, Numbers]
     ) -> tuple[Sends, list[Rows]]:
         world, settings, draw = self._world, self._settings, self._draw
-        came = np.flatnonzero(deliveries.delivered != NONE)
-        topic = about["topic"][deliveries.update[came]]
-        which, subscriber = world.readers.of(
-            topic * len(world.domains) + deliveries.domain[came]
-        )
-        delivery = came[which]
+        topic = about["topic"][deliveries.update]
+        delivery, subscriber = world.readers.of(topic * len(world.domains) + deliveries.domain)
         update, arrived = deliveries.update[delivery], deliveries.delivered[delivery]
+        never = arrived == NONE
+        arrived = np.where(never, published[update], arrived)
         stream = world.streams[subscriber]
-        failures = (~stream & (draw.random(len(update)) < settings.failures)).astype(np.int64)
-        lost = draw.random(len(update)) < settings.loss
+        failed = ~stream & ~never & (draw.random(len(update)) < settings.failures)
+        failures = failed.astype(np.int64)
+        lost = never | (draw.random(len(update)) < settings.loss)
         takes = np.where(stream, self._took(0.3, 0.5, len(update)),
                          self._took(2.0, 0.8, len(update)))  # fmt: skip
         again = failures * draw.integers(20 * MS, 500 * MS, len(update))
@@ -251,7 +254,7 @@ class Crossings:
         ):
             way = world.routes[int(world.home[about["topic"][update]]), domain]
             at = int(published[update])
-            for node, peer in zip(way, way[1:], strict=False):
+            for node, peer in pairwise(way):
                 at += 20_000
                 seen.setdefault((update, node, peer), at)
                 at += world.delay_ns[node, peer]

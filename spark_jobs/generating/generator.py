@@ -35,7 +35,7 @@ def generate(
     world = make_world(settings, draw)
     moving = Moving(settings, world, draw)
     subscribers = [*world.subscribers, "proxy", *(client.name for client in moving.clients)]
-    writer = Writer(directory, world, subscribers, settings.start_ns, draw.bytes(4).hex())
+    writer = Writer(directory, world, subscribers, settings.start_ns, draw)
     with Truth(directory, world, subscribers) as truth:
         counted = _Generation(settings, world, moving, draw, writer, truth).run(progress)
         summary = {**counted, "files": writer.files, "bytes": writer.bytes}

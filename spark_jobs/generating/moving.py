@@ -89,10 +89,11 @@ class Moving:
         update = np.flatnonzero(piece.topic == client.topic)
         here = _arrivals(client.leaves, piece)[update]
         there = _arrivals(client.enters, piece)[update]
-        live_there = np.where(there == NONE, piece.published[update], there) >= client.end
-        came = np.where(live_there, there, here) != NONE
-        update, here, there, live_there = update[came], here[came], there[came], live_there[came]
-        waits = (here > client.out) & ~live_there
+        published = piece.published[update]
+        live_there = np.where(there == NONE, published, there) >= client.end
+        never = np.where(live_there, there, here) == NONE
+        here, there = (np.where(each == NONE, published, each) for each in (here, there))
+        waits = (here > client.out) & ~live_there & ~never
         share = np.clip((here - client.out) / (client.end - client.out), 0, 1)
         catching_up = client.begin + (share * (client.end - client.begin)).astype(np.int64)
         at = np.where(waits, catching_up, np.where(live_there, there, here) + MS // 4)
@@ -100,7 +101,7 @@ class Moving:
         at = in_turn(np.full(len(update), number), version, at, self._sent_until)
         if len(at):
             self._sent_until[number] = at.max()
-        lost = waits & (draw.random(len(update)) < min(0.5, MORE * self._settings.loss))
+        lost = never | waits & (draw.random(len(update)) < min(0.5, MORE * self._settings.loss))
         twice = waits & ~lost & (
             draw.random(len(update)) < min(0.5, MORE * self._settings.duplicates)
         )  # fmt: skip

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from spark_jobs.generating.crossings import MS, NOTHING_NEW
 from spark_jobs.generating.moving import Moving
-from spark_jobs.generating.rows import Rows, rows, together
+from spark_jobs.generating.rows import Numbers, Rows, rows, together
 from spark_jobs.generating.settings import SECOND, Settings
 from spark_jobs.generating.world import World
 from traces import Stage
@@ -38,7 +39,7 @@ def probes(settings: Settings, world: World, draw: Generator) -> Rows:
     sent = settings.start_ns + phase + np.tile(np.arange(each) * pause, len(pairs))
     sent += draw.integers(0, max(1, pause // 20), count)
 
-    def under_way(least: np.ndarray, queue: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def under_way(least: Numbers, queue: NDArray[np.float64]) -> Numbers:
         waited = draw.exponential(np.repeat(queue, each))
         return np.asarray(np.repeat(least, each) + waited.astype(np.int64))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import pairwise
 from string import ascii_lowercase
 
 import numpy as np
@@ -104,7 +105,7 @@ def make_world(settings: Settings, draw: Generator) -> World:
     routes = {(a, b): _route(a, b, count, forwarders) for a in range(count) for b in range(count)}
     way_ns = np.array(
         [
-            [sum(delay_ns[hop] for hop in zip(way, way[1:], strict=False)) for way in row]
+            [sum(delay_ns[hop] for hop in pairwise(way)) for way in row]
             for row in ([routes[a, b] for b in range(count)] for a in range(count))
         ],
         dtype=np.int64,

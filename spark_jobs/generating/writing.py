@@ -7,12 +7,14 @@ each.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from spark_jobs.generating.crossings import REASONS
@@ -44,20 +46,22 @@ def hex_text(raw: NDArray[np.uint8]) -> pa.Array:
     count, length = raw.shape
     letters = np.ascontiguousarray(_HEX[raw]).tobytes()
     offsets = np.arange(count + 1, dtype=np.int32) * (2 * length)
-    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets.tobytes()), pa.py_buffer(letters))
+    return pa.StringArray.from_buffers(
+        count, pa.py_buffer(offsets.tobytes()), pa.py_buffer(letters)
+    )
 
 
 class Writer:
     """Writes pieces, each as one file for every node and day."""
 
     def __init__(
-        self, directory: Path, world: World, subscribers: list[str], start: int, token: str
+        self, directory: Path, world: World, subscribers: list[str], start: int, draw: Generator
     ) -> None:
         self._directory = directory
         self._world = world
         self._start = start
-        self._token = token
-        self._number = 0
+        self._tokens = [draw.bytes(4).hex() for _ in world.nodes]
+        self._numbers = [count(1) for _ in world.nodes]
         self.files = 0
         self.bytes = 0
         self._stages = pa.array([str(stage) for stage in STAGES])
@@ -71,7 +75,6 @@ class Writer:
 
     def write(self, rows: Rows, trace_ids: NDArray[np.uint8]) -> None:
         """The events of all nodes, in the order of each node's clock."""
-        self._number += 1
         wall = self._world.wall(rows.node, rows.at, self._start)
         day = wall // DAY
         order = np.lexsort((wall, day, rows.node))
@@ -79,10 +82,9 @@ class Writer:
         ends = np.flatnonzero((np.diff(rows.node) != 0) | (np.diff(day) != 0)) + 1
         traces = hex_text(trace_ids)
         for first, last in zip([0, *ends], [*ends, len(rows)], strict=True):
-            part = slice(first, last)
             mine = rows.where(np.arange(first, last))
-            self._file(int(rows.node[first]), int(day[first]), self._table(mine, wall[part], traces),
-                       int(wall[last - 1]))  # fmt: skip
+            table = self._table(mine, wall[first:last], traces)
+            self._file(int(rows.node[first]), int(day[first]), table, int(wall[last - 1]))
 
     def _table(self, rows: Rows, wall: Numbers, traces: pa.Array) -> pa.Table:
         world = self._world
@@ -121,7 +123,8 @@ class Writer:
         )
         directory.mkdir(parents=True, exist_ok=True)
         when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=finished // 1_000)
-        final = directory / f"{when:%Y%m%dT%H%M%S%fZ}-{self._token}-{self._number:06}.parquet"
+        of_writer = f"{self._tokens[node]}-{next(self._numbers[node]):06}"
+        final = directory / f"{when:%Y%m%dT%H%M%S%fZ}-{of_writer}.parquet"
         aside = directory / f"_{final.name}.part"
         with pq.ParquetWriter(
             aside,

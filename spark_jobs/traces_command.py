@@ -19,34 +19,99 @@ def traces() -> None:
 
 
 @traces.command(short_help="Write traces of a made-up world, with the truth beside them.")
-@click.option("--out", required=True, metavar="DIR", type=click.Path(path_type=Path),
-              help="A new directory for the traces; the truth goes to its _truth.")
-@click.option("--events", default=100_000, show_default=True, metavar="N",
-              type=click.IntRange(500, 10**9), help="Exactly so many.")
+@click.option(
+    "--out",
+    required=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="A new directory for the traces; the truth goes to its _truth.",
+)
+@click.option(
+    "--events",
+    default=100_000,
+    show_default=True,
+    metavar="N",
+    type=click.IntRange(500, 10**9),
+    help="Exactly so many.",
+)
 @click.option("--domains", default=3, show_default=True, metavar="D", type=click.IntRange(2, 26))
-@click.option("--topics", metavar="N", type=click.IntRange(1),
-              help="By default one for 500 events, up to 200.")
-@click.option("--zipf", default=1.1, show_default=True, metavar="S",
-              type=click.FloatRange(0, 4), help="How uneven topics are; 0 is all alike.")
-@click.option("--skew", default=500.0, show_default=True, metavar="MS",
-              type=click.FloatRange(0, 3_600_000), help="How wrong a clock may be at first.")
-@click.option("--drift", default=50.0, show_default=True, metavar="PPM",
-              type=click.FloatRange(0, 1_000), help="How much too fast or slow it may run.")
-@click.option("--jitter", default=0.5, show_default=True, metavar="MS",
-              type=click.FloatRange(0, 1_000), help="How long probes wait on the way, roughly.")
-@click.option("--asymmetry", default=0.0, show_default=True, metavar="MS",
-              type=click.FloatRange(0, 1_000), help="By how much ways forth and back may differ.")
+@click.option(
+    "--topics",
+    metavar="N",
+    type=click.IntRange(1),
+    help="By default one for 500 events, up to 200.",
+)
+@click.option(
+    "--zipf",
+    default=1.1,
+    show_default=True,
+    metavar="S",
+    type=click.FloatRange(0, 4),
+    help="How uneven topics are; 0 is all alike.",
+)
+@click.option(
+    "--skew",
+    default=500.0,
+    show_default=True,
+    metavar="MS",
+    type=click.FloatRange(0, 3_600_000),
+    help="How wrong a clock may be at first.",
+)
+@click.option(
+    "--drift",
+    default=50.0,
+    show_default=True,
+    metavar="PPM",
+    type=click.FloatRange(0, 1_000),
+    help="How much too fast or slow it may run.",
+)
+@click.option(
+    "--jitter",
+    default=0.5,
+    show_default=True,
+    metavar="MS",
+    type=click.FloatRange(0, 1_000),
+    help="How long probes wait on the way, roughly.",
+)
+@click.option(
+    "--asymmetry",
+    default=0.0,
+    show_default=True,
+    metavar="MS",
+    type=click.FloatRange(0, 1_000),
+    help="By how much ways forth and back may differ.",
+)
 @click.option("--loss", default=0.001, show_default=True, metavar="SHARE", type=SHARE)
 @click.option("--duplicates", default=0.001, show_default=True, metavar="SHARE", type=SHARE)
 @click.option("--reorder", default=0.001, show_default=True, metavar="SHARE", type=SHARE)
-@click.option("--failures", default=0.01, show_default=True, metavar="SHARE", type=SHARE,
-              help="POSTs that fail at first.")
-@click.option("--handoffs", metavar="N", type=click.IntRange(0, 1_000),
-              help="Clients that move once; by default up to four for each domain.")
-@click.option("--seconds", metavar="S", type=click.FloatRange(10, 604_800),
-              help="How long it all takes, roughly; by default there are 2,000 events a second.")
-@click.option("--start", default="2027-01-15T09:00:00", show_default=True, metavar="TIME",
-              type=click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]), help="When, in UTC.")
+@click.option(
+    "--failures",
+    default=0.01,
+    show_default=True,
+    metavar="SHARE",
+    type=SHARE,
+    help="POSTs that fail at first.",
+)
+@click.option(
+    "--handoffs",
+    metavar="N",
+    type=click.IntRange(0, 1_000),
+    help="Clients that move once; by default up to four for each domain.",
+)
+@click.option(
+    "--seconds",
+    metavar="S",
+    type=click.FloatRange(10, 604_800),
+    help="How long it all takes, roughly; by default there are 2,000 events a second.",
+)
+@click.option(
+    "--start",
+    default="2027-01-15T09:00:00",
+    show_default=True,
+    metavar="TIME",
+    type=click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]),
+    help="When, in UTC.",
+)
 @click.option("--seed", default=1, show_default=True, metavar="N", type=click.IntRange(0))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def generate(
