@@ -92,12 +92,18 @@ def _joined(name: tuple[int, str, str], rows: list[Row], clocks: Clocks) -> Clos
         for label, share in SHOWN.items():
             place = min(int(np.searchsorted(reached, share)), len(points) - 1)
             shown[label] = _ms(points[order][place])
+    window_ns, from_domain, to_domain = name
     return Closed(
-        *name,
+        window_ns=window_ns,
+        from_domain=from_domain,
+        to_domain=to_domain,
         count=sum(row["count"] for row in rows),
         compared=compared,
+        p50_ms=shown["p50_ms"],
+        p90_ms=shown["p90_ms"],
+        p99_ms=shown["p99_ms"],
+        max_ms=shown["max_ms"],
         uncertainty_ms=_ms(max(uncertain)) if uncertain else None,
-        **shown,
     )
 
 

@@ -80,9 +80,12 @@ def follow(
     the same --out it goes on where it was; no window is missing then, and none is there twice.
     `psph up --data D` shows what is written to D/live. Ctrl-C stops it.
     """
+    from spark_jobs.errors import NoTraces
     from spark_jobs.session import build_session, stop
     from spark_jobs.streaming.following import SETTINGS, Following, start, wait
 
+    if "://" not in directory and not Path(directory).is_dir():
+        raise NoTraces(f"there is no directory {directory}: name the one that nodes write to")
     tell = _tell_programs if as_json else _tell_people
     spark = build_session("psph traces follow", master=master, log=log, settings=SETTINGS)
     try:
@@ -103,11 +106,9 @@ def _tell_programs(windows: Sequence[Closed]) -> None:
 def _tell_people(windows: Sequence[Closed]) -> None:
     for row in windows:
         when = datetime.fromtimestamp(row.window_ns / 1e9, UTC)
-        took = (
-            f"p50 {row.p50_ms:.3f} ms, p99 {row.p99_ms:.3f} ms, give or take {row.uncertainty_ms:.3f}"
-            if row.p50_ms is not None
-            else "by clocks that cannot be compared"
-        )
+        took = "by clocks that cannot be compared"
+        if row.p50_ms is not None:
+            took = f"p50 {row.p50_ms:.3f} ms, p99 {row.p99_ms:.3f} ms, +- {row.uncertainty_ms:.3f}"
         click.echo(
             f"{when:%H:%M:%S}  {row.from_domain} to {row.to_domain}: {row.count} crossings, {took}"
         )
