@@ -17,6 +17,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -110,9 +111,9 @@ def _listing(spark: SparkSession, path: str) -> DataFrame:
 def _empty(spark: SparkSession, files: DataFrame, listed: DataFrame) -> DataFrame:
     """Files of no bytes at all: Spark knows their names, but never lists them with the others."""
     java: Any = spark.sparkContext._jvm
-    names = java.java.util.Arrays.asList(files._jdf.inputFiles())  # stay where they are
-    made = spark._jsparkSession.createDataset(names, java.org.apache.spark.sql.Encoders.STRING())
-    paths = DataFrame(made.toDF(), spark).withColumnRenamed("value", "path")
+    # The names stay where they are: of many files they are too many for Python.
+    names = java.org.apache.spark.sql.functions.lit(files._jdf.inputFiles())
+    paths = spark.range(1).select(F.explode(ClassicColumn(names)).alias("path"))
     for name in PARTITIONS:
         # Escaped by the writer, and once more as part of an address.
         value = F.regexp_extract("path", f"/{name}=([^/]*)/", 1)
