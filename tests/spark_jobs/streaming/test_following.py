@@ -9,13 +9,16 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from demo.windows import LiveWindows
 from spark_jobs.streaming.following import Following, start, wait
 from tests.spark_jobs.streaming import growing
 
+PSPH = Path(sys.executable).with_name("psph")
 WINDOW, LATE = 5, 8
 PATIENCE = 240
 
@@ -26,11 +29,17 @@ def test_windows_say_what_is_true(spark, tmp_path, monkeypatch):
     following = Following(str(made), str(tmp_path / "out"), WINDOW, LATE, once=True)
     wait(start(spark, following, told.extend), tmp_path / "log")
     found = growing.compare(made, tmp_path / "out", WINDOW, LATE)
-    assert [row.plain() for row in told] == [found[key] | {} for key in sorted(found)] or True
+    assert [
+        row.plain() | {"batch": found[key]["batch"]}
+        for key, row in zip(sorted(found), told, strict=True)
+    ] == [found[key] for key in sorted(found)]
     shown = json.loads((tmp_path / "out" / "latency.json").read_text())
     assert shown["window_s"] == WINDOW
     keys = [(w["window_ns"], w["from_domain"], w["to_domain"]) for w in shown["windows"]]
     assert keys == sorted(found)
+    page = LiveWindows(tmp_path / "out" / "latency.json")
+    assert page.look()
+    assert {(pair["from"], pair["to"]) for pair in page.shown["pairs"]} == {k[1:] for k in keys}
 
 
 @pytest.fixture
@@ -42,7 +51,7 @@ def follow(tmp_path):
 
     def begin(*more):
         command = [
-            sys.executable, "-m", "psph", "traces", "follow", "--master", "local[2]",
+            PSPH, "traces", "follow", "--master", "local[2]",
             "--traces", tmp_path / "growing", "--out", tmp_path / "out", "--every", "0",
             "--window", WINDOW, "--late", LATE, "--log", tmp_path / "spark.log", "--json", *more,
         ]  # fmt: skip
@@ -59,10 +68,8 @@ def follow(tmp_path):
 
 def _kill(process):
     """Python and the virtual machine at once: nobody gets a chance to tidy up."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
     process.stdout.close()
 
@@ -113,9 +120,7 @@ def _thirds(pieces):
 
 def test_a_directory_that_is_not_there_is_named(tmp_path):
     call = ["traces", "follow", "--traces", tmp_path / "none", "--out", tmp_path / "out"]
-    done = subprocess.run(
-        [sys.executable, "-m", "psph", *map(str, call)], capture_output=True, text=True
-    )
+    done = subprocess.run([PSPH, *map(str, call)], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "there is no directory" in done.stderr
