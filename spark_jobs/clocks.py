@@ -107,7 +107,7 @@ def solve(exchanges: Sequence[Exchange]) -> Clocks:
             node=node,
             reference=nodes[references[index]],
             origin_ns=start + rough[node],
-            offsets_ns=tuple(int(round(x)) + rough[node] for x in offsets[index]),
+            offsets_ns=tuple(round(x) + rough[node] for x in offsets[index]),
             uncertainty_ns=_uncertainty(ways[index, references[index]]) or 0,
         )
         for index, node in enumerate(nodes)

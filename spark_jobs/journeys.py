@@ -9,9 +9,9 @@ nobody). Its row has the time of every stage before:
     at_ns                               the end, the first for this subscriber
     times                               how often it came to this end: 2 is once too often
 
-All events of an update are brought together once, by their trace id, and only the columns that are
-needed. What would be joins of published with delivered are windows over them, so nothing can
-multiply, and a topic that is far busier than others is many trace ids like any other.
+Where an update entered is one row for each trace id, so joining the two cannot multiply anything;
+and a topic that is far busier than others is many trace ids like any other. Only the columns that
+are needed go through the network, once.
 """
 
 from __future__ import annotations
@@ -26,45 +26,27 @@ from traces import Stage
 LEAVES = (str(Stage.PUSHED), str(Stage.BROWSER_SENT))
 _ENTERS = (str(Stage.PING_RECEIVED), str(Stage.FETCHED), str(Stage.PUBLISHED))
 _WAY = (*_ENTERS, str(Stage.DELIVERED), *LEAVES)
+_NEEDED = ("trace_id", "stage", "node", "domain", "subscriber", "wall_ns")
+DETAILS = ("topic", "publisher", "epoch", "version", "bytes")
 
 
-def journeys(events: DataFrame, clocks: Clocks) -> DataFrame:
-    """One row for every update and everyone it came to."""
+def journeys(events: DataFrame, clocks: Clocks, *, details: bool = True) -> DataFrame:
+    """One row for every update and everyone it came to.
+
+    The details are `topic`, `publisher`, `epoch`, `version` and `bytes`.
+    """
     way = events.where(
         F.col("stage").isin(*_WAY) & F.col("trace_id").isNotNull() & F.col("reason").isNull()
-    ).select(
-        "trace_id", "stage", "node", "domain", "subscriber", "wall_ns",
-        "topic", "rid", "publisher", "epoch", "version", "bytes",
-    )  # fmt: skip
-    # Without a topic it is what a program publishes natively; its name is that of the item.
-    named = correct(way, clocks).withColumn("topic", F.coalesce("topic", F.lower(F.hex("rid"))))
-    # Once through the network, and once sorted: the finest window first, its order serves all.
-    together = named.repartition("trace_id")
-    same_end = Window.partitionBy("trace_id", "node", "stage", "subscriber")
-    at_node = Window.partitionBy("trace_id", "node")
-    of_update = Window.partitionBy("trace_id")
-    placed = (
-        together.select(
-            "*",
-            F.row_number().over(same_end.orderBy("at_ns")).alias("turn"),
-            F.count("*").over(same_end).alias("times"),
-        )
-        .select(
-            "*",
-            F.min(_when(Stage.DELIVERED)).over(at_node).alias("delivered_ns"),
-            F.max(F.col("stage").isin(*LEAVES)).over(at_node).alias("leaves"),
-        )
-        .select(
-            "*",
-            F.min(_origin()).over(of_update).alias("origin"),
-            F.min(_when(Stage.PING_RECEIVED)).over(of_update).alias("ping_ns"),
-            F.min(_when(Stage.FETCHED)).over(of_update).alias("fetched_ns"),
-            F.min(_when(Stage.PUBLISHED)).over(of_update).alias("published_ns"),
-        )
     )
-    ends = F.col("stage").isin(*LEAVES) | ((F.col("stage") == "delivered") & ~F.col("leaves"))
-    return placed.where(ends & (F.col("turn") == 1)).select(
-        "trace_id", "topic", "publisher", "epoch", "version", "bytes",
+    if details:
+        # Without a topic it is what a program publishes natively; its name is that of the item.
+        way = way.withColumn("topic", F.coalesce("topic", F.lower(F.hex("rid"))))
+    more = DETAILS if details else ()
+    placed = correct(way.select(*_NEEDED, *more), clocks).drop("wall_ns")
+    entered = _entered(placed.where(F.col("stage").isin(*_ENTERS)))
+    ended = _ended(placed.where(~F.col("stage").isin(*_ENTERS)), more)
+    return ended.join(entered, "trace_id", "left").select(
+        "trace_id",
         F.col("origin.domain").alias("from_domain"),
         F.col("origin.node").alias("from_node"),
         F.col("domain").alias("to_domain"),
@@ -73,7 +55,35 @@ def journeys(events: DataFrame, clocks: Clocks) -> DataFrame:
         F.col("stage").alias("end"),
         (F.col("origin.component") == F.col("component")).alias("comparable"),
         "ping_ns", "fetched_ns", "published_ns", "delivered_ns", "at_ns", "times",
+        *more,
     )  # fmt: skip
+
+
+def _entered(events: DataFrame) -> DataFrame:
+    """Where and when each update entered: one row for each."""
+    return events.groupBy("trace_id").agg(
+        F.min(_origin()).alias("origin"),
+        F.min(_when(Stage.PING_RECEIVED)).alias("ping_ns"),
+        F.min(_when(Stage.FETCHED)).alias("fetched_ns"),
+        F.min(_when(Stage.PUBLISHED)).alias("published_ns"),
+    )
+
+
+def _ended(events: DataFrame, more: tuple[str, ...]) -> DataFrame:
+    """Where and when each update came to whom."""
+    # Brought together by the trace id alone, they lie as the join and the window want them.
+    ends = (
+        events.repartition("trace_id")
+        .groupBy("trace_id", "node", "domain", "component", "stage", "subscriber", *more)
+        .agg(F.min("at_ns").alias("at_ns"), F.count("*").alias("times"))
+    )
+    at_node = Window.partitionBy("trace_id", "node")
+    leaves = F.col("stage").isin(*LEAVES)
+    return ends.select(
+        "*",
+        F.min(_when(Stage.DELIVERED)).over(at_node).alias("delivered_ns"),
+        F.max(leaves).over(at_node).alias("passed_on"),
+    ).where(leaves | ~F.col("passed_on"))
 
 
 def _when(stage: Stage) -> Column:

@@ -40,7 +40,7 @@ SCHEMA = StructType(
     [StructField(column.name, _KINDS[column.type]) for column in COLUMNS]
     + [StructField("date", DateType())]
 )
-_LAYOUT = "domain=*/date=*/node=*"
+LAYOUT = "domain=*/date=*/node=*"
 FILES = "*.parquet"
 
 
@@ -79,7 +79,7 @@ def scan(spark: SparkSession, path: str) -> DataFrame:
     """Every event of every finished file below the path, by the schema of this release."""
     reader = spark.read.schema(SCHEMA).option("basePath", path).option("pathGlobFilter", FILES)
     try:
-        return reader.parquet(f"{path.rstrip('/')}/{_LAYOUT}")
+        return reader.parquet(f"{path.rstrip('/')}/{LAYOUT}")
     except AnalysisException as error:
         raise no_traces(path, error) from error
 
@@ -93,13 +93,13 @@ def nanoseconds(moment: datetime) -> int:
 def no_traces(path: str, error: Exception) -> NoTraces:
     """What to say of a path that Spark finds nothing at."""
     del error
-    return NoTraces(f"no traces in {path}: it has no {_LAYOUT} directories (docs/traces.md)")
+    return NoTraces(f"no traces in {path}: it has no {LAYOUT} directories (docs/traces.md)")
 
 
 def _listing(spark: SparkSession, path: str) -> DataFrame:
     """One row for each file, with its length; nothing of it is read."""
     reader = spark.read.format("binaryFile").option("basePath", path)
-    files = reader.option("pathGlobFilter", FILES).load(f"{path.rstrip('/')}/{_LAYOUT}")
+    files = reader.option("pathGlobFilter", FILES).load(f"{path.rstrip('/')}/{LAYOUT}")
     # Not the column `path`: names of files are written differently there than for events.
     return files.withColumn("path", F.col("_metadata.file_path"))
 
