@@ -199,8 +199,8 @@ def _line(
     bends = np.diff(np.eye(knots), n=2, axis=0) / (_DRIFT_CHANGE * step)
     system = np.vstack([hats * weights[:, None], slopes, bends])
     wanted = np.concatenate([offsets * weights, np.zeros(len(slopes) + len(bends))])
-    solution: Floats = np.linalg.lstsq(system, wanted, rcond=None)[0]
-    return solution + base
+    solution = np.linalg.lstsq(system, wanted, rcond=None)[0]
+    return np.asarray(solution + base, np.float64)
 
 
 def _excess(trips: Floats, left: npt.NDArray[np.int_], knots: int) -> Floats:
@@ -208,7 +208,7 @@ def _excess(trips: Floats, left: npt.NDArray[np.int_], knots: int) -> Floats:
     least = np.full(knots + 1, np.inf)
     np.minimum.at(least, left + 1, trips)
     around = np.minimum(np.minimum(least[:-2], least[1:-1]), least[2:])
-    return trips - around[left]
+    return np.asarray(trips - around[left], np.float64)
 
 
 def _agree(
@@ -233,8 +233,7 @@ def _agree(
     for reference in {*references}:
         laplacian[reference], laplacian[reference, reference] = 0.0, 1.0
         right[reference] = 0.0
-    solution: Floats = np.linalg.solve(laplacian, right)
-    return solution
+    return np.asarray(np.linalg.solve(laplacian, right), np.float64)
 
 
 def _uncertainty(way: float) -> int | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from traces import COLUMNS, PARTITIONS
@@ -60,28 +60,42 @@ class Inventory:
 
 def take_inventory(listed: DataFrame, events: DataFrame, *, thorough: bool) -> Inventory:
     """Look at all files; `listed` has a row for each, `events` the rows within."""
-    left_out = _unreadable(listed, events, thorough).unionByName(_copies(listed))
-    # A damaged copy is left out once. The table is small, and looking at all files is not.
-    left_out = left_out.groupBy("path").agg(F.max("why").alias("why")).cache()
-    by_why = {row["why"]: row["count"] for row in left_out.groupBy("why").count().collect()}
+    files = _checked(listed, events, thorough).cache()  # a few words for each file
+    alike = Window.partitionBy("domain", "node", "length")
+    total = (
+        files.withColumn("alike", F.count("*").over(alike))
+        .agg(
+            F.count("*").alias("files"),
+            F.sum("length").alias("bytes"),
+            F.sum(F.col("bad").cast("long")).alias("unreadable"),
+            F.sum((F.col("alike") > 1).cast("long")).alias("alike"),
+        )
+        .collect()[0]
+    )
+    left_out = files.where("bad").select("path", F.lit(UNREADABLE).alias("why"))
+    copies = 0
+    if total["alike"]:
+        good = files.where("not bad").select("path")
+        others = _copies(listed.join(good, "path", "left_semi")).cache()
+        copies = others.count()
+        left_out = left_out.unionByName(others)
     named = left_out.orderBy("path").limit(NAMED).collect()
-    total = listed.agg(F.count("*").alias("files"), F.sum("length").alias("bytes")).collect()[0]
     return Inventory(
         files=total["files"],
         bytes=total["bytes"] or 0,
-        unreadable=by_why.get(UNREADABLE, 0),
-        copies=by_why.get(COPY, 0),
-        missing=_missing(listed),
+        unreadable=total["unreadable"] or 0,
+        copies=copies,
+        missing=_missing(files),
         left_out=tuple(LeftOut(row["path"], row["why"]) for row in named),
         _all_left_out=left_out,
     )
 
 
-def _unreadable(listed: DataFrame, events: DataFrame, thorough: bool) -> DataFrame:
-    """Files whose footer cannot be read, or promises other than what is found."""
+def _checked(listed: DataFrame, events: DataFrame, thorough: bool) -> DataFrame:
+    """Each file, and whether it is `bad`: its footer cannot be read, or promises something else."""
     path = F.col("_metadata.file_path").alias("path")
     promised = events.groupBy(path).agg(F.count("*").alias("promised"))
-    checked = listed.select("path").join(promised, "path", "left")
+    checked = listed.select("path", "domain", "node", "length").join(promised, "path", "left")
     bad = F.col("promised").isNull()
     if thorough:
         within = [column.name for column in COLUMNS if column.name not in PARTITIONS]
@@ -89,7 +103,7 @@ def _unreadable(listed: DataFrame, events: DataFrame, thorough: bool) -> DataFra
         found = events.groupBy(path).agg(read.alias("found"))
         checked = checked.join(found, "path", "left")
         bad |= ~F.col("promised").eqNullSafe(F.col("found"))
-    return checked.where(bad).select("path", F.lit(UNREADABLE).alias("why"))
+    return checked.select("path", "domain", "node", "length", bad.alias("bad"))
 
 
 def _copies(listed: DataFrame) -> DataFrame:
@@ -107,9 +121,9 @@ def _copies(listed: DataFrame) -> DataFrame:
     return groups.select(F.explode(others).alias("path"), F.lit(COPY).alias("why"))
 
 
-def _missing(listed: DataFrame) -> int:
+def _missing(files: DataFrame) -> int:
     """Numbers that are missing within those of a writer."""
-    numbered = listed.select(
+    numbered = files.select(
         "domain",
         "node",
         F.regexp_extract("path", _NUMBERED, 1).alias("writer"),

@@ -8,6 +8,10 @@ nobody). Its row has the time of every stage before:
     delivered_ns                        at the node where it ended, the first
     at_ns                               the end, the first for this subscriber
     times                               how often it came to this end: 2 is once too often
+    passed_on                           no end after all: the node passed it on to others
+
+What proxies tell each other has no topic and is no journey. An old version is published again to
+whoever comes later; such a journey begins then, and `again` says so.
 
 Where an update entered is one row for each trace id, so joining the two cannot multiply anything;
 and a topic that is far busier than others is many trace ids like any other. Only the columns that
@@ -36,36 +40,51 @@ def journeys(events: DataFrame, clocks: Clocks, *, details: bool = True) -> Data
     The details are `topic`, `publisher`, `epoch`, `version` and `bytes`.
     """
     way = events.where(
-        F.col("stage").isin(*_WAY) & F.col("trace_id").isNotNull() & F.col("reason").isNull()
+        F.col("stage").isin(*_WAY)
+        & F.col("trace_id").isNotNull()
+        & F.col("topic").isNotNull()
+        & F.col("reason").isNull()
     )
-    if details:
-        # Without a topic it is what a program publishes natively; its name is that of the item.
-        way = way.withColumn("topic", F.coalesce("topic", F.lower(F.hex("rid"))))
     more = DETAILS if details else ()
     placed = correct(way.select(*_NEEDED, *more), clocks).drop("wall_ns")
     entered = _entered(placed.where(F.col("stage").isin(*_ENTERS)))
     ended = _ended(placed.where(~F.col("stage").isin(*_ENTERS)), more)
-    return ended.join(entered, "trace_id", "left").select(
+    # The last time that it was published before it came here; once is the rule.
+    times = F.col("published")
+    before = F.array_max(F.filter(times, lambda at: at <= F.col("delivered_ns")))
+    published = F.when(F.size(times) > 1, F.coalesce(before, F.col("published_ns"))).otherwise(
+        F.col("published_ns")
+    )
+    joined = ended.join(entered, "trace_id", "left").withColumn("last_published", published)
+    return joined.select(
         "trace_id",
         F.col("origin.domain").alias("from_domain"),
         F.col("origin.node").alias("from_node"),
         F.col("domain").alias("to_domain"),
         F.col("node").alias("to_node"),
-        F.coalesce("subscriber", "node").alias("subscriber"),
+        _subscriber().alias("subscriber"),
         F.col("stage").alias("end"),
         (F.col("origin.component") == F.col("component")).alias("comparable"),
-        "ping_ns", "fetched_ns", "published_ns", "delivered_ns", "at_ns", "times",
+        (F.col("last_published") > F.col("published_ns")).alias("again"),
+        "ping_ns", "fetched_ns", F.col("last_published").alias("published_ns"),
+        "delivered_ns", "at_ns", "times", "passed_on",
         *more,
     )  # fmt: skip
 
 
 def _entered(events: DataFrame) -> DataFrame:
     """Where and when each update entered: one row for each."""
-    return events.groupBy("trace_id").agg(
-        F.min(_origin()).alias("origin"),
-        F.min(_when(Stage.PING_RECEIVED)).alias("ping_ns"),
-        F.min(_when(Stage.FETCHED)).alias("fetched_ns"),
-        F.min(_when(Stage.PUBLISHED)).alias("published_ns"),
+    published = F.collect_list(_when(Stage.PUBLISHED))
+    return (
+        events.repartition("trace_id")
+        .groupBy("trace_id")
+        .agg(
+            F.min(_origin()).alias("origin"),
+            F.min(_when(Stage.PING_RECEIVED)).alias("ping_ns"),
+            F.min(_when(Stage.FETCHED)).alias("fetched_ns"),
+            F.min(_when(Stage.PUBLISHED)).alias("published_ns"),
+            published.alias("published"),
+        )
     )
 
 
@@ -82,8 +101,14 @@ def _ended(events: DataFrame, more: tuple[str, ...]) -> DataFrame:
     return ends.select(
         "*",
         F.min(_when(Stage.DELIVERED)).over(at_node).alias("delivered_ns"),
-        F.max(leaves).over(at_node).alias("passed_on"),
-    ).where(leaves | ~F.col("passed_on"))
+        (~leaves & F.max(leaves).over(at_node)).alias("passed_on"),
+    )
+
+
+def _subscriber() -> Column:
+    """One of the fabric is called after its node as well: every proxy is a `proxy`."""
+    named = F.concat_ws(" at ", F.coalesce("subscriber", F.lit("itself")), "node")
+    return F.when(F.col("stage") == str(Stage.DELIVERED), named).otherwise(F.col("subscriber"))
 
 
 def _when(stage: Stage) -> Column:

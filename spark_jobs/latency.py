@@ -8,7 +8,7 @@ and all in one call, however many events there are and however unevenly they lie
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 QUANTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999}
@@ -27,19 +27,21 @@ def stage_latencies(journeys: DataFrame) -> DataFrame:
     left = F.col("at_ns") - F.when(F.col("from_node") == F.col("to_node"), F.col("fetched_ns"))
     passed_on = F.coalesce(left, F.col("at_ns") - began)
     first = F.coalesce("ping_ns", "fetched_ns", "published_ns")
+    anew = ~F.coalesce("again", F.lit(False))
     took = {
-        "fetched": F.col("fetched_ns") - F.col("ping_ns"),
-        "published": F.col("published_ns") - F.col("fetched_ns"),
+        "fetched": F.when(anew, F.col("fetched_ns") - F.col("ping_ns")),
+        "published": F.when(anew, F.col("published_ns") - F.col("fetched_ns")),
         "delivered": across,
         "browser_sent": F.when(F.col("end") == "browser_sent", passed_on),
         "pushed": F.when(F.col("end") == "pushed", passed_on),
-        "total": F.when(F.col("comparable"), F.col("at_ns") - first),
+        "total": F.when(F.col("comparable") & anew, F.col("at_ns") - first),
     }
     each = F.array(
         *(F.struct(F.lit(stage).alias("stage"), ns.alias("ns")) for stage, ns in took.items())
     )
     return (
-        journeys.select("*", F.inline(each))
+        journeys.where("not passed_on")
+        .select("*", F.inline(each))
         .where("ns is not null")
         .withColumn("latency_us", whole_us(F.col("ns")))
         .drop("ns")
@@ -68,17 +70,18 @@ def latency_series(journeys: DataFrame, window_ns: int) -> DataFrame:
     return summarised(latencies, "window_ns", *PAIR, "stage").drop("histogram")
 
 
-def stage_shares(table: DataFrame) -> DataFrame:
+def stage_shares(journeys: DataFrame) -> DataFrame:
     """Of the time that the journeys of a pair took, the share of each stage."""
-    spent = table.where("stage <> 'total'").withColumn(
-        "spent_ms", F.col("mean_ms") * F.col("count")
+    spent = (
+        stage_latencies(journeys)
+        .where("stage <> 'total'")
+        .groupBy(*PAIR, "stage")
+        .agg(F.count("*").alias("count"), F.sum("latency_us").alias("spent_us"))
     )
-    whole = spent.groupBy(*PAIR).agg(F.sum("spent_ms").alias("whole_ms"))
-    # Both are a handful of rows: one for each pair of domains.
-    return spent.join(F.broadcast(whole), [*PAIR]).select(
-        *PAIR, "stage", "count", "mean_ms",
-        (F.col("spent_ms") / F.col("whole_ms")).alias("share"),
-    )  # fmt: skip
+    whole = F.sum("spent_us").over(Window.partitionBy(*PAIR))  # over a handful of rows
+    mean = F.col("spent_us") / F.col("count") / 1_000
+    share = F.col("spent_us") / whole
+    return spent.select(*PAIR, "stage", "count", mean.alias("mean_ms"), share.alias("share"))
 
 
 def summarised(latencies: DataFrame, *by: str) -> DataFrame:

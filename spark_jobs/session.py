@@ -87,7 +87,8 @@ def build_session(
     log.parent.mkdir(parents=True, exist_ok=True)
     try:
         with log.open("ab") as output:
-            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
+            output_to: Any = {"stdout": output, "stderr": output}
+            gateway = launch_gateway(conf, output_to)  # type: ignore[no-untyped-call]
         session = SparkSession(SparkContext(conf=conf, gateway=gateway))
     except Exception as error:
         if not isinstance(error, PySparkException) and not _of_java(error):
