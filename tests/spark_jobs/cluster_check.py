@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.correcting import estimate_clocks
+from spark_jobs import progress
 from spark_jobs.generating.generator import generate
 from spark_jobs.generating.settings import Settings
-from spark_jobs.journeys import journeys
-from spark_jobs.latency import latency_series, latency_table, stage_shares
-from spark_jobs.reading import read_traces
+from spark_jobs.report import STEPS, Wish, make_report
 from spark_jobs.session import build_session, stop
 from tests.spark_jobs.cluster import PATIENCE, executors, running_cluster
 
@@ -24,34 +22,27 @@ LOOPBACK = {
 }  # fmt: skip
 
 
-def tables(master, traces, log):
-    """Everything about latency, in an order that does not depend on who computed it."""
-    spark = build_session("cluster check", master=master, log=log, settings=LOOPBACK)
+def tables(master, traces, out):
+    """All tables of a report, in an order that does not depend on who computed them."""
+    spark = build_session(
+        "cluster check", master=master, log=out.with_suffix(".log"), settings=LOOPBACK
+    )
     try:
-        read = read_traces(spark, str(traces))
-        clocks = estimate_clocks(read.events)
-        found = journeys(read.events, clocks)
-        latency = latency_table(found)
-        made = {
-            "latency": latency,
-            "series": latency_series(found, 10_000_000_000),
-            "shares": stage_shares(latency),
-        }
-        rows = {
-            name: sorted((row.asDict() for row in table.collect()), key=str)
-            for name, table in made.items()
-        }
-        return {"clocks": clocks, "files": read.files.files, **rows}
+        with progress.bar(spark, STEPS) as bar:
+            found = make_report(spark, Wish(str(traces)), out, bar)
     finally:
         stop(spark)
+    assert (out / "report.html").is_file()
+    made = {name: sorted(table.rows, key=str) for name, table in found.tables.items()}
+    return {"files": found.files.files, **made}
 
 
 def test_a_cluster_finds_what_a_laptop_finds(tmp_path):
     generate(Settings(events=20_000, domains=3, loss=0.02), tmp_path / "traces")
     with running_cluster(tmp_path) as master:
-        there = tables(master, tmp_path / "traces", tmp_path / "cluster.log")
+        there = tables(master, tmp_path / "traces", tmp_path / "cluster")
         assert all(executors(tmp_path)), "both workers worked"
-    here = tables("local[*]", tmp_path / "traces", tmp_path / "local.log")
+    here = tables("local[*]", tmp_path / "traces", tmp_path / "local")
     assert there.keys() == here.keys()
     for name, table in here.items():
         assert there[name] == _nearly(table), name
