@@ -44,6 +44,8 @@ class Output:
 
     def remembered(self, before: int) -> list[dict[str, Any]]:
         """The probes of batches before that one; takes up what is shown, too."""
+        if not before:
+            return []
         shown = self._read("windows", before).orderBy(F.desc("window_ns")).limit(SHOWN_WINDOWS)
         self._shown.extend(sorted((row.asDict() for row in shown.collect()), key=_by_time))
         probes = self._read("probes", before)

@@ -16,13 +16,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import NoTraces
-from spark_jobs.reading import FILES, SCHEMA
+from spark_jobs.reading import FILES, LAYOUT, SCHEMA
 from traces import Stage
 
 SHARES = (*(n / 100 for n in range(100)), 0.999, 1.0)
 """The quantiles that are taken of each window, so that windows of several nodes can be joined."""
 FILES_AT_A_TIME = 500
-_LAYOUT = "domain=*/date=*/node=*"
 _KEY = ("window_ns", "kind", "from_node", "from_domain", "to_node", "to_domain")
 
 
@@ -43,7 +42,7 @@ def _files(spark: SparkSession, path: str) -> DataFrame:
     reader = spark.readStream.schema(SCHEMA).option("basePath", path)
     reader = reader.option("pathGlobFilter", FILES).option("maxFilesPerTrigger", FILES_AT_A_TIME)
     try:
-        return reader.parquet(f"{path.rstrip('/')}/{_LAYOUT}")
+        return reader.parquet(f"{path.rstrip('/')}/{LAYOUT}")
     except Exception as error:  # of several kinds, by file system
         raise NoTraces(f"no traces can be followed in {path}: {error}") from error
 

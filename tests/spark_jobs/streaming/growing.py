@@ -15,9 +15,9 @@ from spark_jobs.generating.settings import Settings
 SECOND = 1_000_000_000
 
 
-def make(directory, monkeypatch, **settings):
-    """Traces of one minute in many small files."""
-    monkeypatch.setattr(generator, "PIECE", 500)
+def make(directory, monkeypatch, *, piece, **settings):
+    """Traces of one minute, in a file of each node for every so many events."""
+    monkeypatch.setattr(generator, "PIECE", piece)
     generator.generate(Settings(**{"events": 6_000, "domains": 2, **settings}), directory)
     return directory
 
