@@ -12,7 +12,7 @@ EVENTS = """
 CREATE TABLE events AS
 SELECT * EXCLUDE (origin, offsets), coalesce(reference, e.node) AS component,
   wall_ns - coalesce(offsets[i + 1] + round((offsets[i + 2] - offsets[i + 1])
-                     * ((wall_ns - origin - i * step) / step::DOUBLE))::BIGINT, 0) AS at
+                     * ((wall_ns - origin - i * step) / step::DOUBLE))::BIGINT, 0) AS moment
 FROM (
   SELECT e.*, c.reference, c.origin, c.offsets, $step::BIGINT AS step,
     least(greatest(floor((wall_ns - c.origin) / $step::DOUBLE)::BIGINT, 0), len(c.offsets) - 2) AS i
@@ -28,16 +28,17 @@ WITH way AS (
   SELECT * FROM events WHERE trace_id IS NOT NULL AND topic IS NOT NULL AND reason IS NULL
 ), entered AS (
   SELECT trace_id,
-    min(at) FILTER (stage = 'ping_received') AS ping,
-    min(at) FILTER (stage = 'fetched') AS fetched,
-    list(at) FILTER (stage = 'published') AS published,
-    arg_min(node, (stage = 'published', at)) FILTER (stage IN ('fetched', 'published')) AS home,
+    min(moment) FILTER (WHERE stage = 'ping_received') AS ping,
+    min(moment) FILTER (WHERE stage = 'fetched') AS fetched,
+    list(moment) FILTER (WHERE stage = 'published') AS published,
+    arg_min(node, (stage = 'published', moment))
+      FILTER (WHERE stage IN ('fetched', 'published')) AS home,
   FROM way GROUP BY trace_id
 ), came AS (
-  SELECT trace_id, node, stage, subscriber, min(at) AS at, count(*) AS times
+  SELECT trace_id, node, stage, subscriber, min(moment) AS moment, count(*) AS times
   FROM way WHERE stage IN ('delivered', 'pushed', 'browser_sent') GROUP BY ALL
 ), at_node AS (
-  SELECT trace_id, node, min(at) FILTER (stage = 'delivered') AS delivered,
+  SELECT trace_id, node, min(moment) FILTER (WHERE stage = 'delivered') AS delivered,
     bool_or(stage <> 'delivered') AS leaves
   FROM came GROUP BY ALL
 ), nodes AS (SELECT node, any_value(domain) AS domain, any_value(component) AS component
@@ -59,9 +60,9 @@ WITH took AS (
     {'stage': 'published', 'ns': CASE WHEN NOT anew THEN NULL ELSE published - fetched END},
     {'stage': 'delivered', 'ns': CASE WHEN comparable THEN delivered - published END},
     {'stage': stage, 'ns': CASE WHEN stage = 'delivered' THEN NULL
-       WHEN home = node THEN at - fetched ELSE at - coalesce(delivered, fetched) END},
+       WHEN home = node THEN moment - fetched ELSE moment - coalesce(delivered, fetched) END},
     {'stage': 'total', 'ns': CASE WHEN comparable AND anew
-       THEN at - coalesce(ping, fetched, published) END}], recursive := true)
+       THEN moment - coalesce(ping, fetched, published) END}], recursive := true)
   FROM (SELECT *, coalesce(published = first_published, true) AS anew FROM journeys)
 ), us AS (SELECT *, floor(ns / 1000.0)::BIGINT AS whole FROM took WHERE ns IS NOT NULL)
 SELECT *, floor(whole / digits)::BIGINT * digits::BIGINT AS us FROM (
