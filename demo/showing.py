@@ -12,6 +12,7 @@ from typing import Any, Self
 from demo import conversations, following, layout
 from demo.observing import Observer
 from demo.pages import Page, Wishes
+from demo.windows import LiveWindows
 from demo.world import World
 
 _log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class Showing:
         self._begun = time.monotonic()
         self.report = world.settings.directory / "report"
         """Where `psph report` may put what it finds in our traces."""
+        self._live = LiveWindows(world.settings.directory / "live" / "latency.json")
 
     async def __aenter__(self) -> Self:
         self._looking = asyncio.create_task(self._look_for_ever())
@@ -114,7 +116,8 @@ class Showing:
 
     def _latency(self) -> dict[str, object]:
         written = (self.report / "report.html").is_file()
-        return self._observer.crossings.latency("/report/" if written else None)
+        found = self._observer.crossings.latency("/report/" if written else None)
+        return found | {"live": self._live.shown}
 
     # Looking
 
@@ -130,10 +133,11 @@ class Showing:
         self._forget()
         await self._observer.look_at_traces()
         news = self._observer.crossings.finished(time.monotonic_ns())
+        closed = self._live.look()
         open_pages = [page for page in self._pages.values() if page.listening]
         for page in open_pages:
             page.show("status", self.status())
-            if page.wishes.latency and news:
+            if page.wishes.latency and (news or closed):
                 for crossing in news:
                     page.send("crossing", crossing)
                 page.show("latency", self._latency())

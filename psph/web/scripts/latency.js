@@ -1,6 +1,7 @@
 // Latency: the last crossings stage by stage, percentiles, and where the time goes.
 
 import { figures } from "./figures.js";
+import { showPairs } from "./pairs.js";
 import {
   arrange, at, duration, element, list, number, percent, safeLink, text,
 } from "./showing.js";
@@ -108,6 +109,7 @@ export class Latency {
       ["crossings measured", `${number(data.count)}`, ""],
     ]);
     this.#showStages(list(data.by_stage));
+    showPairs(data.live);
     this.#showReport(safeLink(new URL(text(data.report) || "about:blank", location.href).href));
   }
 

@@ -9,8 +9,14 @@ from tests.e2e.browser.world import DESK, Visitor, launch, running_world
 
 
 @pytest.fixture(scope="package")
-def world(tmp_path_factory):
-    with running_world(tmp_path_factory.mktemp("world")) as address:
+def data(tmp_path_factory):
+    """What the world is given as `--data`."""
+    return tmp_path_factory.mktemp("world") / "data"
+
+
+@pytest.fixture(scope="package")
+def world(data):
+    with running_world(data.parent) as address:
         yield address
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 
@@ -265,3 +266,33 @@ def test_a_crossing_is_shown_stage_by_stage(visit):
     expect(bar).to_have_accessible_name(re.compile(r"Fetch .* Publish .* Deliver "), **SOON)
     expect(page.locator("#percentiles div", has_text="p50")).to_contain_text(" ms", **SOON)
     user.picture("latency")
+
+
+def test_what_spark_found_is_shown(visit, data):
+    """The files are those that `psph traces follow` and `psph report` write."""
+    user = visit()
+    page = user.arrive()
+    user.view("Latency")
+    pair = page.get_by_role("region", name="From domain to domain")
+    expect(pair).to_be_hidden(**SOON)
+    expect(page.get_by_text("There is no Spark report of this world yet.")).to_be_visible(**SOON)
+    (data / "report").mkdir()
+    (data / "report" / "report.html").write_text("<title>A report</title><p>All is well.</p>")
+    window = {
+        "window_ns": 1_800_000_000_000_000_000, "from_domain": "site-b.test",
+        "to_domain": "site-a.test", "count": 7, "compared": 7, "p50_ms": 2.25, "p90_ms": 3.5,
+        "p99_ms": 4.75, "max_ms": 5.0, "uncertainty_ms": 0.125,
+    }  # fmt: skip
+    (data / "live").mkdir()
+    aside = data / "live" / "aside"
+    aside.write_text(json.dumps({"window_s": 10, "windows": [window]}))
+    aside.rename(data / "live" / "latency.json")
+    line = pair.get_by_role("listitem").filter(has_text="site-b.test")
+    expect(line).to_contain_text("to site-a.test", **SOON)
+    expect(line).to_contain_text("7 crossings", **SOON)
+    expect(line.get_by_role("img")).to_have_accessible_name("p50 of the last 1 windows")
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name="The last Spark report").click(**SOON)
+    expect(opened.value.get_by_text("All is well.")).to_be_visible(**SOON)
+    (data / "live" / "latency.json").unlink()
+    expect(pair).to_be_hidden(**SOON)
