@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 RUNS   := $(VENV)/.runs
+REPORTS := $(VENV)/.reports
 # What an earlier installation left here would hide new commands from whoever runs in this folder.
 FORGET := rm -rf *.egg-info
 BUILT  := pyproject.toml setup.py $(wildcard */_*.c */*/_*.c */*/*.h)
@@ -13,7 +14,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + min(4, os.cpu_count() or 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up test lint bench clean
+.PHONY: help up test lint bench report clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -33,6 +34,9 @@ lint: $(READY) ## formatting, types and the import table
 bench: $(READY) ## run every benchmark, as one JSON list
 	$(BIN)/psph bench --json
 
+report: $(REPORTS) ## what crossing domains costs: make report TRACES=DIR OUT=DIR
+	@$(BIN)/psph report --traces '$(TRACES)' --out '$(or $(OUT),out/report)' $(ARGS)
+
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
@@ -42,7 +46,7 @@ clean: ## remove what the other targets made
 $(READY): $(BUILT) | $(BIN)/python
 	@$(FORGET)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@touch $@ $(RUNS)
+	@touch $@ $(RUNS) $(REPORTS)
 
 # What running needs, and nothing to develop with.
 $(RUNS): $(BUILT) | $(BIN)/python
@@ -50,6 +54,13 @@ $(RUNS): $(BUILT) | $(BIN)/python
 	@$(FORGET)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
+
+# The same with Spark; Java has to be there.
+$(REPORTS): $(BUILT) | $(BIN)/python
+	@echo "installing psph with Spark into $(VENV) (once)"
+	@$(FORGET)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]'
+	@touch $@ $(RUNS)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -99,10 +99,12 @@ def _checked(listed: DataFrame, events: DataFrame, thorough: bool) -> DataFrame:
     bad = F.col("promised").isNull()
     if thorough:
         within = [column.name for column in COLUMNS if column.name not in PARTITIONS]
-        read = F.count(F.xxhash64(*within))  # never null, and needs every column
-        found = events.groupBy(path).agg(read.alias("found"))
+        # A digest needs every column, where to count rows Spark would read none.
+        digest = F.bit_xor(F.xxhash64(*within)).alias("digest")
+        found = events.groupBy(path).agg(digest, F.count("*").alias("found"))
         checked = checked.join(found, "path", "left")
-        bad |= ~F.col("promised").eqNullSafe(F.col("found"))
+        bad |= F.col("digest").isNull() | (F.col("promised") != F.col("found"))
+    bad = F.coalesce(bad, F.lit(True))
     return checked.select("path", "domain", "node", "length", bad.alias("bad"))
 
 

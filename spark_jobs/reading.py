@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -28,7 +30,7 @@ from pyspark.sql.types import (
 
 from spark_jobs.errors import NoTraces
 from spark_jobs.inventory import Inventory, take_inventory
-from traces import COLUMNS, ColumnType
+from traces import COLUMNS, PARTITIONS, ColumnType
 
 _KINDS: dict[ColumnType, DataType] = {
     ColumnType.TEXT: StringType(),
@@ -100,8 +102,29 @@ def _listing(spark: SparkSession, path: str) -> DataFrame:
     """One row for each file, with its length; nothing of it is read."""
     reader = spark.read.format("binaryFile").option("basePath", path)
     files = reader.option("pathGlobFilter", FILES).load(f"{path.rstrip('/')}/{LAYOUT}")
+    columns = ("path", *PARTITIONS, "length", "content")
     # Not the column `path`: names of files are written differently there than for events.
-    return files.withColumn("path", F.col("_metadata.file_path"))
+    listed = files.withColumn("path", F.col("_metadata.file_path")).select(*columns)
+    return listed.unionByName(_empty(spark, files, listed).select(*columns))
+
+
+def _empty(spark: SparkSession, files: DataFrame, listed: DataFrame) -> DataFrame:
+    """Files of no bytes at all: Spark knows their names, but never lists them with the others."""
+    java: Any = spark.sparkContext._jvm
+    # The names stay where they are: of many files they are too many for Python.
+    names = java.org.apache.spark.sql.functions.lit(files._jdf.inputFiles())
+    paths = spark.range(1).select(F.explode(ClassicColumn(names)).alias("path"))
+    # Local files are written in two ways, and `_metadata.file_path` has the other.
+    paths = paths.withColumn("path", F.regexp_replace("path", "^file:/+", "file:///"))
+    for name in PARTITIONS:
+        # Escaped by the writer, and once more as part of an address.
+        value = F.regexp_extract("path", f"/{name}=([^/]*)/", 1)
+        paths = paths.withColumn(name, F.url_decode(F.url_decode(value)))
+    return (
+        paths.join(listed.select("path"), "path", "left_anti")
+        .withColumn("length", F.lit(0).cast("long"))
+        .withColumn("content", F.lit(None).cast("binary"))
+    )
 
 
 def _chosen(since: datetime | None, domain: str | None) -> Column:

@@ -22,6 +22,8 @@ from spark_jobs.reading import read_traces
 from spark_jobs.slowest import stories
 
 STEPS = len(TABLES) + 6
+SMALL = 8 * 1024 * 1024
+"""Bytes of traces, half a million events."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,9 @@ def find(spark: SparkSession, wish: Wish, bar: Bar) -> Findings:
     """Ask Spark for everything."""
     bar.step("reading")
     traces = read_traces(spark, wish.traces, wish.since, wish.domain)
+    if traces.files.bytes < SMALL:
+        # Compiling the queries would take longer than running them.
+        spark.conf.set("spark.sql.codegen.wholeStage", "false")
     bar.step("clocks")
     clocks = estimate_clocks(traces.events)
     answers = Answers(traces.events, clocks)

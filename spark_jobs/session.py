@@ -41,6 +41,11 @@ SETTINGS: dict[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
 }
+# One machine needs fewer pieces than a cluster, and has no processors to spare for collecting.
+_ON_ONE_MACHINE: dict[str, str] = {
+    "spark.sql.shuffle.partitions": "32",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+}
 
 
 def check_java() -> None:
@@ -83,6 +88,7 @@ def build_session(
     if master.startswith("local"):
         # A laptop on a foreign network often has a name that leads nowhere.
         conf.set("spark.driver.bindAddress", "127.0.0.1").set("spark.driver.host", "127.0.0.1")
+        conf.setAll([*_ON_ONE_MACHINE.items()])
     conf.setAll([*SETTINGS.items(), *(settings or {}).items()])
     log.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -32,8 +32,8 @@ def pytest_collection_modifyitems(items):
     items.sort(key=place)  # those in the same place stay as they are
 
 
-WORLDS = ("tests/e2e/browser/", "tests/e2e/proxies/")
-"""Folders whose tests share one world of processes: one worker runs them all."""
+WORLDS = ("tests/e2e/browser/", "tests/e2e/proxies/", "tests/spark_jobs/")
+"""Folders whose tests share one world of processes, or Spark: one worker runs them all."""
 
 
 @pytest.hookimpl(optionalhook=True)

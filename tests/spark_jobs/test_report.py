@@ -1,0 +1,162 @@
+"""The report as a person gets it: one page, pictures, tables; and what is said when it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pyarrow.parquet as pq
+import pytest
+
+from spark_jobs import progress
+from spark_jobs.generating.generator import generate
+from spark_jobs.generating.settings import Settings
+from spark_jobs.report import STEPS, Wish, make_report
+from tests.demo.up import PSPH
+
+TABLES = (
+    "overview", "latency", "series", "shares", "losses", "topics", "fan_out", "handoffs",
+    "slowest", "clocks",
+)  # fmt: skip
+PNG = b"\x89PNG\r\n"
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory):
+    path = tmp_path_factory.mktemp("reported") / "traces"
+    generate(Settings(events=3_000, domains=2, topics=4, loss=0.05, handoffs=2), path)
+    damaged = next(path.glob("domain=*/date=*/node=*/*.parquet"))
+    damaged.with_name("20270101T000000000000Z-00000000-000001.parquet").write_bytes(b"no parquet")
+    return path
+
+
+@pytest.fixture(scope="module")
+def out(spark, traces, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("report") / "out"
+    with progress.bar(spark, STEPS) as bar:
+        make_report(spark, Wish(str(traces), subscriber="client-1"), directory, bar)
+    return directory
+
+
+class Page(HTMLParser):
+    """What a page asks for and shows."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.asks, self.tags = [], [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        if tag not in ("meta", "img", "source", "link"):
+            self.open.append(tag)
+        self.asks += [value for name, value in attributes if name in ("src", "srcset", "href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_needs_nothing_but_itself(out):
+    text = (out / "report.html").read_text()
+    page = Page(text)
+    assert page.open == []
+    assert "script" not in page.tags
+    assert {"picture", "table", "details"} <= page.tags
+    for asked in page.asks:
+        assert asked.startswith("data:image/png;base64,") or (out / asked).is_file(), asked
+    assert "prefers-color-scheme: dark" in text
+    assert 'name="viewport"' in text
+    assert "cannot be known" in text
+    assert "1 could not be read" in text
+    assert "000001.parquet" in text
+
+
+def test_pictures_and_tables_lie_beside_it(out):
+    for name in ("latency", "series", "shares", "departures"):
+        assert (out / f"{name}.png").read_bytes().startswith(PNG)
+    for name in TABLES:
+        rows = json.loads((out / f"{name}.json").read_text())
+        table = pq.read_table(out / f"{name}.parquet")
+        assert table.num_rows == len(rows) > 0, name
+        assert table.to_pylist() == rows
+    latency = json.loads((out / "latency.json").read_text())
+    across = [
+        r for r in latency if r["from_domain"] != r["to_domain"] and r["stage"] == "delivered"
+    ]
+    assert across
+    assert all(0.1 < row["uncertainty_ms"] < 1_000 for row in across)
+
+
+def test_every_file_can_be_served_by_the_page_of_the_world(out):
+    assert all(re.fullmatch(r"[a-z0-9_.-]+", path.name) for path in out.iterdir())
+
+
+def psph(*arguments, **environment):
+    return subprocess.run(
+        [*PSPH, *map(str, arguments)], capture_output=True, text=True, timeout=120,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def report(tmp_path, **environment):
+    (tmp_path / "traces").mkdir(exist_ok=True)
+    return psph("report", "--traces", tmp_path / "traces", "--out", tmp_path / "out", **environment)
+
+
+def test_without_java_one_line_says_what_to_install(tmp_path):
+    answer = report(tmp_path, PATH=str(tmp_path), JAVA_HOME="")
+    assert answer.returncode == 1
+    assert re.fullmatch(r"[^\n]*Java is missing: install Java 17 [^\n]*\n", answer.stderr)
+    assert answer.stdout == ""
+
+
+def test_a_java_that_is_too_old_is_named(tmp_path):
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    java.chmod(0o755)
+    answer = report(tmp_path, JAVA_HOME=str(tmp_path))
+    assert answer.returncode == 1
+    assert re.fullmatch(r"[^\n]*is Java 8, too old for Spark: [^\n]*\n", answer.stderr)
+
+
+def test_without_pyspark_one_line_says_what_to_install(tmp_path):
+    hidden = (
+        "import sys, importlib.util as u\nfind = u.find_spec\n"
+        "u.find_spec = lambda name, *more: None if name == 'pyspark' else find(name, *more)\n"
+        "sys.modules['pyspark'] = None\nfrom psph.cli import main; main()"
+    )
+    (tmp_path / "traces").mkdir()
+    answer = subprocess.run(
+        [sys.executable, "-P", "-c", hidden, "report", "--traces", tmp_path / "traces",
+         "--out", tmp_path / "out"], capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert answer.returncode == 1
+    assert re.fullmatch(
+        r"[^\n]*PySpark is not installed: [^\n]*psph\[spark\][^\n]*\n", answer.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--traces", "nowhere"], "no such directory"),
+        (["--traces", ".", "--since", "yesterday"], "is no time"),
+    ],
+)
+def test_a_wrong_call_is_told_so(tmp_path, options, words):
+    answer = psph("report", "--out", tmp_path, *options)
+    assert answer.returncode == 2
+    assert words in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_an_empty_directory_is_told_so_and_spark_is_silent(tmp_path):
+    answer = report(tmp_path)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert re.fullmatch(r"[^\n]*no traces in [^\n]*\n", answer.stderr)
+    assert (tmp_path / "out" / "spark.log").stat().st_size > 0
