@@ -35,9 +35,7 @@ class Calls:
         self._open: dict[int, _Call] = {}
         self.repeated = 0
 
-    def ask(
-        self, peer: str, question: Callable[[int], AnyQuestion], answered: Answered
-    ) -> int:
+    def ask(self, peer: str, question: Callable[[int], AnyQuestion], answered: Answered) -> int:
         """Send what `question` makes of the number of this call until an answer to it comes."""
         # A client that died may have left answers under way to numbers of its former life.
         self._next = self._next + 1 if self._next else self._env.random.randrange(1, 1 << 48)

@@ -251,7 +251,9 @@ class Handler:
             last=last,
             items=tuple(item for _, item in found),
             more=more or not self.effective,
-            seen={t: write_places(self.buffer.seen(t)) for t in self.buffer.topics} if ended else {},
+            seen={t: write_places(self.buffer.seen(t)) for t in self.buffer.topics}
+            if ended
+            else {},
             dropped=self.drops() if ended else {},
         )
 

@@ -122,7 +122,9 @@ class Flow:
     @property
     def lacking(self) -> bool:
         """Something exists, or may, that is not here: a buffer may have it."""
-        return self._blind or any(map(self._is_new, self._goal.values())) or any(self._held.values())
+        return (
+            self._blind or any(map(self._is_new, self._goal.values())) or any(self._held.values())
+        )
 
     def take(self) -> Iterator[Consumed]:
         """Everything that directly follows the cursor. The cursor moves with each."""

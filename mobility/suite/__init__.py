@@ -1,0 +1,348 @@
+"""The fault schedules of mobility: clients that move at random while everything fails.
+
+One to twenty clients, two to ten proxies, links that lose and reorder, crashes, pauses, partitions.
+Clients move out and in, vanish, move on before they arrived, subscribe and publish.
+
+What must hold (`model` says what counts):
+
+* **safety**, at every event: each client consumes every version once and in order, or is told of a
+  gap that the model allows; what clients publish comes into the system once and in order;
+* **liveness**, once the faults are over: every client is live and has consumed everything, and no
+  proxy keeps anything for stays that are over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from identifiers import Position, PublisherId
+from mobility.client import MobileClient, Stage
+from mobility.events import Consumed, Gap, MovedIn, Notice, Update
+from mobility.identity import SECRET_BYTES
+from mobility.port import Message
+from mobility.proxy import MobilityProxy
+from mobility.service import Quota, Sacrifice, Service
+from mobility.settings import ClientSettings, ProxySettings
+from mobility.suite.model import Ledger
+from mobility.suite.system import (
+    SimulatedAccessPoint,
+    SimulatedPort,
+    SimulatedSystem,
+    SimulatedTopic,
+)
+from psirp_sim.runtime.durations import MILLISECOND, SECOND
+from psirp_sim.runtime.environment import Changes, Environment
+from psirp_sim.runtime.schedules import (
+    FaultKind,
+    InvariantViolated,
+    Trial,
+    network_faults,
+    node_faults,
+)
+from psirp_sim.runtime.simulator import (
+    Clock,
+    Independent,
+    LinkProfile,
+    Simulator,
+    Uniform,
+    stream,
+)
+
+_AT = b"harness/at/"
+ENOUGH = 1_000_000
+"""A history or a quota that nothing exceeds."""
+
+
+class ProxyNode:
+    """A core: a mobility proxy on a node of the simulator."""
+
+    def __init__(self, env: Environment, trial: MobilityTrial) -> None:
+        self.env = env
+        port = SimulatedPort(trial.system, env)
+        self.proxy = trial.suite.proxy(env, env.node, port, self._send, trial.proxy_settings)
+
+    def start(self) -> None:
+        self.proxy.start()
+
+    def receive(self, link: str, packet: bytes) -> None:
+        self.proxy.receive(link, packet)
+
+    def stop(self) -> None:
+        self.proxy.stop()
+
+    def _send(self, peer: str, packet: bytes) -> None:
+        self.env.links[peer].send(packet)
+
+
+class ClientNode:
+    """A core: a mobile client, and its user who stores what it consumed."""
+
+    def __init__(self, env: Environment, trial: MobilityTrial) -> None:
+        self.env = env
+        self.trial = trial
+        self.ledger = trial.ledgers[env.node]
+        access = SimulatedAccessPoint(trial.system, env, self._broken, self.ledger.bases)
+        self.client = trial.suite.client(
+            env,
+            trial.secrets[env.node],
+            access,
+            self._send,
+            self._consume,
+            self._notified,
+            trial.client_settings,
+        )
+
+    def start(self) -> None:
+        at = {}
+        for _, value in self.env.storage.scan(_AT):
+            topic, publisher, version = msgspec.msgpack.decode(value)
+            at[topic, PublisherId(publisher)] = version
+        self.ledger.restored(at)
+        self.client.start()
+        for topic in self.trial.wanted[self.env.node]:
+            self.client.subscribe(topic)
+        self.client.move_in(self.trial.anywhere())
+
+    def receive(self, link: str, packet: bytes) -> None:
+        self.client.receive(link, packet)
+
+    def stop(self) -> None:
+        self.client.stop()
+
+    def _send(self, peer: str, packet: bytes) -> None:
+        self.env.links[peer].send(packet)
+
+    def _broken(self) -> None:
+        self.trial.hurt(self.env.node)
+        self.client.connection_lost()
+        self.client.move_in(self.trial.anywhere())
+
+    def _consume(self, event: Consumed) -> Changes:
+        self.ledger.consumed(event)
+        if isinstance(event, Update):
+            assert event.position is not None
+            publisher, version = event.position.publisher, event.position.version
+        else:
+            assert isinstance(event, Gap)
+            assert event.publisher is not None
+            publisher, version = event.publisher, event.last
+        key = _AT + event.topic.encode() + publisher.raw
+        return {key: msgspec.msgpack.encode((event.topic, publisher.raw, version))}
+
+    def _notified(self, notice: Notice) -> None:
+        if isinstance(notice, MovedIn):
+            self.trial.arrived(self.env.node)
+
+
+class MobilityTrial:
+    """One world, its moves, and the model it is compared with."""
+
+    duration = 5 * SECOND
+    patience = 60 * SECOND
+
+    def __init__(self, seed: int, suite: MobilitySuite) -> None:
+        self.suite = suite
+        self.world = Simulator(seed)
+        self._random = random = stream(seed, "mobility trial")
+        self.system = SimulatedSystem(self.world, random.choice([20, 100, 400]) * MILLISECOND)
+        self.proxies = [f"proxy{n}" for n in range(min(10, 2 + int(random.expovariate(0.5))))]
+        self.clients = [f"client{n}" for n in range(min(20, 1 + int(random.expovariate(0.35))))]
+        self.secrets = {name: random.randbytes(SECRET_BYTES) for name in self.clients}
+        history = random.choice([0, random.randint(2, 12), ENOUGH])
+        quota = random.choice([ENOUGH, random.randint(history + 1, history + 10)])
+        if history == ENOUGH:
+            quota = 1_000
+        service = Service(
+            topic=Quota(quota, 1 << 30),
+            client=Quota(ENOUGH, 1 << 30),
+            keep=3_600.0,
+            first=random.choice([Sacrifice.OLDEST, Sacrifice.NEWEST, Sacrifice.TOPIC]),
+        )
+        self.client_settings = ClientSettings(
+            service=service,
+            alive=300 * MILLISECOND,
+            retry_first=60 * MILLISECOND,
+            retry_most=500 * MILLISECOND,
+            poll=40 * MILLISECOND,
+            linger=self.system.slowest + 200 * MILLISECOND,
+            patience=self.patience,
+            batch=random.choice([200, 4_000]),
+            window=random.choice([1, 4]),
+            json=random.random() < 0.2,
+        )
+        self.proxy_settings = ProxySettings(relay_time=SECOND)
+        self.ledgers = {name: Ledger(name, self.system, quota) for name in self.clients}
+        self.wanted: dict[str, list[str]] = {}
+        self._accepted: dict[tuple[str, PublisherId], int] = {}
+        self._build(history)
+
+    def _build(self, history: int) -> None:
+        random = self._random
+        for name in [*self.proxies, *self.clients]:
+            clock = Clock(random.randint(-3600, 3600) * SECOND, random.randint(-100_000, 100_000))
+            core = ProxyNode if name in self.proxies else ClientNode
+            self.world.add_node(name, lambda env, core=core: core(env, self), clock)
+        for index, proxy in enumerate(self.proxies):
+            for other in [*self.proxies[:index], *self.clients]:
+                self._link(other, proxy)
+        topics = [f"topic{n}" for n in range(random.randint(1, 4))]
+        tells_base = history > 0 or random.random() < 0.7
+        for topic in topics:
+            self.system.topics[topic] = SimulatedTopic(topic, history, tells_base)
+        for client in self.clients:
+            self.wanted[client] = random.sample(topics, random.randint(1, len(topics)))
+        publishers = [PublisherId(random.randbytes(16)) for _ in range(random.randint(1, 2))]
+        for _ in range(random.randint(40, 160)):
+            moment = random.randrange(self.duration)
+            topic, publisher = random.choice(topics), random.choice(publishers)
+            self.world.engine.at(moment, self._publish, topic, publisher, random.randbytes(12))
+        for client in self.clients:
+            for _ in range(random.randint(1, 5)):
+                self.world.engine.at(random.randrange(self.duration), self._move, client)
+            for _ in range(random.choice([0, 0, 3])):
+                moment, topic = random.randrange(self.duration), random.choice(topics)
+                self.world.engine.at(moment, self._let_publish, client, topic)
+
+    def _link(self, one: str, other: str) -> None:
+        random = self._random
+        profile = LinkProfile(
+            delay=Uniform(500_000, random.randint(1, 25) * MILLISECOND),
+            loss=Independent(random.choice([0.0, 0.02, 0.2])),
+            duplicate=random.choice([0.0, 0.1]),
+            reorder=random.choice([0.0, 0.1]),
+            mtu=65_000,
+        )
+        self.world.add_link(one, other, profile)
+
+    def anywhere(self) -> str:
+        return self._random.choice(self.proxies)
+
+    # What happens
+
+    def _publish(self, topic: str, publisher: PublisherId, body: bytes) -> None:
+        version = len(self.system.topics[topic].streams.get(publisher, [])) + 1
+        self.system.publish(topic, Position(publisher, 1, version), Message(body))
+
+    def _let_publish(self, name: str, topic: str) -> None:
+        node = self.world.nodes[name]
+        if isinstance(node.core, ClientNode) and not node.paused:
+            body = self._random.randbytes(12)
+            node.core.client.publish(topic, Message(body), lambda at: self._taken(topic, at))
+
+    def _taken(self, topic: str, position: Position) -> None:
+        self._accepted[topic, position.publisher] = position.version
+
+    def _move(self, name: str) -> None:
+        """One of the ways to move: properly, or just so, at once or later."""
+        node, random = self.world.nodes[name], self._random
+        way, away = random.random(), random.randrange(SECOND)
+        if not isinstance(node.core, ClientNode) or node.paused:
+            return
+        client = node.core.client
+        if way < 0.5:
+            client.move_out()
+            self.world.engine.at(self.world.now + away, self._come, name, True)
+        elif way < 0.75:
+            self._come(name, False)
+        else:
+            self.hurt(name)
+            client.connection_lost()
+            self.world.engine.at(self.world.now + away, self._come, name, False)
+
+    def _come(self, name: str, properly: bool) -> None:
+        node = self.world.nodes[name]
+        if not isinstance(node.core, ClientNode) or node.paused:
+            return
+        client = node.core.client
+        if not (properly and client.stage is Stage.DETACHED):
+            self.hurt(name)
+        client.move_in(self.anywhere())
+
+    # Who is in whose care
+
+    def hurt(self, name: str) -> None:
+        """That client left without a word, or had to."""
+        self.ledgers[name].unsafe(self.world.now)
+
+    def arrived(self, name: str) -> None:
+        """That client is live: from its proxy's next word on it is in its care."""
+        if self._damage == 0:
+            self.ledgers[name].safe(self.world.now)
+
+    _damage = 0
+    """Faults that last."""
+
+    def faults(self) -> Sequence[FaultKind]:
+        kinds = [
+            *node_faults(self.world, self.world.nodes),
+            *network_faults(self.world, self.world.channels),
+        ]
+        return [self._noting(kind) for kind in kinds]
+
+    def _noting(self, kind: FaultKind) -> FaultKind:
+        """The same fault; while it lasts, nobody is safe."""
+
+        def begin(target: str) -> None:
+            self._damage += 1
+            for name in self.clients:
+                self.hurt(name)
+            kind.begin(target)
+
+        def end(target: str) -> None:
+            self._damage -= 1
+            kind.end(target)
+
+        return FaultKind(
+            kind.name, kind.targets, begin, end, kind.at_stake, kind.harm, kind.aimed
+        )
+
+    # What must hold
+
+    def check(self) -> None:
+        """Each event is checked as it is consumed."""
+
+    def _unsettled(self) -> str | None:
+        for name in self.clients:
+            core = self.world.nodes[name].core
+            if not isinstance(core, ClientNode):
+                return f"{name} is down"
+            if core.client.stage is not Stage.LIVE:
+                return f"{name} is {core.client.stage}"
+            if len(core.client.outgoing):
+                return f"{name} has {len(core.client.outgoing)} publications left"
+            behind = self.ledgers[name].behind()
+            if behind is not None:
+                return behind
+        for (topic, publisher), version in self._accepted.items():
+            if len(self.system.topics[topic].streams.get(publisher, [])) < version:
+                return f"{version} of {publisher} on {topic} never came into the system"
+        return None
+
+    def settled(self) -> bool:
+        return self._unsettled() is None
+
+    def finish(self) -> None:
+        unsettled = self._unsettled()
+        if unsettled is not None:
+            raise InvariantViolated(f"{unsettled}, and the faults are long over")
+
+
+class MobilitySuite:
+    """The suite `mobility`; a test gives it cores with planted bugs."""
+
+    name = "mobility"
+    summary = "clients that move: every version once, in order, or a gap that was stated"
+    most_faults = 12
+
+    def __init__(
+        self,
+        client: type[MobileClient] = MobileClient,
+        proxy: type[MobilityProxy] = MobilityProxy,
+    ) -> None:
+        self.client = client
+        self.proxy = proxy
+
+    def trial(self, seed: int) -> Trial:
+        return MobilityTrial(seed, self)

@@ -1,0 +1,119 @@
+"""The harness's own idea of what a client was promised, made from what the system published and
+from what the harness did, never from what the cores say.
+
+Each client consumes each stream from where its first subscription began: every version, once, in
+order. A gap is allowed for a version only where something that was stated cost it:
+
+* the system's history no longer has it, and
+* **quota**: at least as many messages as are kept were published on its topic since, or
+* **unsafe**: while it could still be had, the client was not in anybody's care. It had vanished and
+  that was not noticed yet, or a proxy was hurt that should have kept it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from identifiers import PublisherId
+from mobility.events import Consumed, Gap, Reset, Update
+from mobility.suite.system import Bases, SimulatedSystem
+from psirp_sim.runtime.schedules import InvariantViolated
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Of one client."""
+
+    name: str
+    system: SimulatedSystem
+    quota: int
+    bases: Bases = field(default_factory=dict)
+    at: dict[tuple[str, PublisherId], int] = field(default_factory=dict)
+    """The last version consumed of each stream."""
+    unsafe_since: int | None = None
+    """Since when the client has been in nobody's care."""
+    unsafe_until: int = -1
+    """When it last was not."""
+    gaps: int = 0
+
+    def restored(self, at: dict[tuple[str, PublisherId], int]) -> None:
+        """The client crashed and came back with what its disk holds."""
+        self.at = at
+
+    def consumed(self, event: Consumed) -> None:
+        """Raises InvariantViolated when that is not what comes next."""
+        if isinstance(event, Reset):
+            raise InvariantViolated(f"{self.name} was told of a reset, and nobody began anew")
+        if isinstance(event, Gap):
+            self._gap(event)
+        else:
+            self._update(event)
+
+    def _update(self, event: Update) -> None:
+        position = event.position
+        assert position is not None
+        published = self.system.topics[event.topic].streams[position.publisher]
+        key = (event.topic, position.publisher)
+        at = self.at.get(key)
+        if at is None:
+            base = self.bases.get(event.topic, {}).get(position.publisher, 0)
+            if position.version > base + 1:
+                self._wrong(event.topic, f"began at {position.version}, subscribed at {base}")
+        elif position.version != at + 1:
+            self._wrong(event.topic, f"consumed {position.version} after {at}")
+        if published[position.version - 1].message != event.message:
+            self._wrong(event.topic, f"consumed something else as {position.version}")
+        self.at[key] = position.version
+
+    def _gap(self, event: Gap) -> None:
+        assert event.publisher is not None
+        key = (event.topic, event.publisher)
+        at = self.at.get(key)
+        if at is None:
+            at = self.bases.get(event.topic, {}).get(event.publisher, 0)
+            at = min(at, event.first - 1)
+        if event.first != at + 1:
+            self._wrong(event.topic, f"was told of a gap from {event.first}, and is at {at}")
+        for version in range(event.first, event.last + 1):
+            if not self._excused(event.topic, event.publisher, version):
+                self._wrong(event.topic, f"was told that {version} is missing ({event.reason})")
+        self.gaps += 1
+        self.at[key] = event.last
+
+    def _excused(self, topic: str, publisher: PublisherId, version: int) -> bool:
+        there = self.system.topics[topic]
+        published = there.streams.get(publisher, [])
+        if version > len(published):
+            return False
+        if len(published) - version < there.history:
+            return False
+        at = published[version - 1].at
+        since = sum(each.at >= at for stream in there.streams.values() for each in stream)
+        if since > self.quota:
+            return True
+        return self.unsafe_since is not None or self.unsafe_until >= at
+
+    def _wrong(self, topic: str, what: str) -> None:
+        raise InvariantViolated(f"{self.name} on {topic}: {what}")
+
+    def unsafe(self, now: int) -> None:
+        """From now on the client is in nobody's care."""
+        if self.unsafe_since is None:
+            self.unsafe_since = now
+
+    def safe(self, now: int) -> None:
+        """It is again."""
+        if self.unsafe_since is not None:
+            self.unsafe_since = None
+            self.unsafe_until = now
+
+    def behind(self) -> str | None:
+        """What the client has not consumed yet."""
+        for topic, there in self.system.topics.items():
+            if topic not in self.bases:
+                continue
+            for publisher, published in there.streams.items():
+                at = self.at.get((topic, publisher), self.bases[topic].get(publisher, 0))
+                if at < len(published):
+                    return f"{self.name} has {at} of {len(published)} on {topic}"
+        return None
