@@ -1,4 +1,4 @@
-"""What waits for one stay of a client: numbered items within quotas, and a count of what was dropped.
+"""What waits for one stay of a client: numbered items within quotas, and how many were dropped.
 
 Pure bookkeeping. `Handler` makes it durable: `add` and `trim` return the serial numbers that went.
 """

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from identifiers import Position
 from mobility.calls import Calls, Send
 from mobility.collecting import Collector
@@ -41,6 +43,7 @@ from mobility.messages import (
     Released,
     Topics,
     Welcome,
+    Who,
     read,
     read_places,
     write_places,
@@ -50,7 +53,7 @@ from mobility.outgoing import Outgoing
 from mobility.port import AccessPoint, After, Message, Subscription
 from mobility.service import Mode, ping_topic, pong_topic
 from mobility.settings import ClientSettings
-from psirp_sim.runtime.environment import Environment, Timer
+from psirp_sim.runtime.environment import Changes, Environment, Timer
 
 
 class Stage(StrEnum):
@@ -104,8 +107,7 @@ class MobileClient:
         self._collectors: list[Collector] = []
         self._queue: list[tuple[str, Position | None, Message]] = []
         """The merge queue where there are no Positions to merge on."""
-        self._releases: dict[Debt, None] = {}
-        """Collected, and its proxy does not know that yet."""
+        self._releasing: set[Debt] = set()
         self._welcomed = self._report = self._leaving = False
         self._dirty: dict[str, None] = {}
         """Topics of which the proxy does not know how far they have come."""
@@ -183,7 +185,7 @@ class MobileClient:
         self.proxy = proxy
         epoch = self._claimed.epoch + 1
         debts = (*self._claimed.debts, Debt(proxy, epoch))
-        self._claimed = Claimed(epoch, debts[-self.settings.debts :])
+        self._claimed = replace(self._claimed, epoch=epoch, debts=debts[-self.settings.debts :])
         claim = self._claim = Claim(epoch, self.env.random.randrange(1, 1 << 62))
         self.stage = Stage.CLAIMING
 
@@ -226,8 +228,7 @@ class MobileClient:
             self._welcomed = True
         else:
             self._ask_to_stay()
-            for debt in list(self._releases):
-                self._release(debt)
+            self._release_paid()
             debts = self._claimed.debts[:-1]
             self._collectors = [
                 Collector(self, debt, service.mode is not Mode.POSITION) for debt in debts
@@ -247,7 +248,7 @@ class MobileClient:
 
         def question(call: int) -> MoveIn:
             return MoveIn(
-                **self.question_fields(),  # type: ignore[arg-type]
+                **self.who,
                 call=call,
                 topics=self._places(self.flows),
                 service=settings.service,
@@ -264,8 +265,7 @@ class MobileClient:
             return
         self._welcomed = True
         self._report = answer.report
-        for debt in list(self._releases):
-            self._release(debt)
+        self._release_paid()
         if self._leaving:
             self._ask_to_leave()
         self._tick()
@@ -313,7 +313,8 @@ class MobileClient:
     def drop(self, call: int) -> None:
         self._calls.drop(call)
 
-    def question_fields(self) -> dict[str, object]:
+    @property
+    def who(self) -> Who:
         return {"secret": self._secret, "epoch": self._claim.epoch, "nonce": self._claim.nonce}
 
     def collected(self, collector: Collector, items: Iterable[Item], batch: Batch) -> None:
@@ -390,25 +391,18 @@ class MobileClient:
         size = sum(each.bytes for each in self._collectors)
         peer = next((each.debt.proxy for each in self._collectors if each.bytes), "")
         missing = reason if self.counters["missed"] > missed else ""
-        paid = self._claimed.debts[:-1]
         self._collectors = []
         self.stage = Stage.LIVE
-        self._claimed = Claimed(self._claimed.epoch, self._claimed.debts[-1:])
-        claim = self._claim
-
-        def durable() -> None:
-            # Everything consumed before is durable, too: now it need not be kept any more.
-            self._releases.update(dict.fromkeys(paid))
-            if claim == self._claim and self._welcomed:
-                for debt in paid:
-                    self._release(debt)
-
-        self._memory.save(self._claimed, durable)
+        debts = self._claimed.debts
+        paid = (*self._claimed.paid, *debts[:-1])[-self.settings.debts :]
+        self._claimed = replace(self._claimed, debts=debts[-1:], paid=paid)
+        # Once this is durable so is everything consumed before: it need not be kept any more.
+        self._memory.save(self._claimed, self._release_paid)
         if self.settings.service.mode is not Mode.NONE:
             self._calls.ask(
                 self.proxy,
                 lambda call: Arrived(
-                    **self.question_fields(),  # type: ignore[arg-type]
+                    **self.who,
                     call=call,
                     bytes=size,
                     peer=peer,
@@ -418,19 +412,25 @@ class MobileClient:
             )
         self._notify(MovedIn(self.proxy, size, missing))
 
+    def _release_paid(self) -> None:
+        """Tell proxies what they need not keep: not before this one has taken over."""
+        if self._welcomed:
+            for debt in self._claimed.paid:
+                if debt not in self._releasing:
+                    self._releasing.add(debt)
+                    self._release(debt)
+
     def _release(self, debt: Debt) -> None:
         def answered(answer: AnyAnswer) -> None:
+            self._releasing.discard(debt)
             if isinstance(answer, Released):
-                self._releases.pop(debt, None)
+                paid = tuple(each for each in self._claimed.paid if each != debt)
+                self._claimed = replace(self._claimed, paid=paid)
+                self._memory.save(self._claimed)
 
         self._calls.ask(
             self.proxy,
-            lambda call: Release(
-                **self.question_fields(),  # type: ignore[arg-type]
-                call=call,
-                proxy=debt.proxy,
-                stay=debt.stay,
-            ),
+            lambda call: Release(**self.who, call=call, proxy=debt.proxy, stay=debt.stay),
             answered,
         )
 
@@ -490,7 +490,7 @@ class MobileClient:
                 self.counters["missed"] += event.missed
             self._note(flow, self._consume(event))
 
-    def _note(self, flow: Flow, effect: object) -> None:
+    def _note(self, flow: Flow, effect: Changes) -> None:
         after = flow.after
 
         def durable() -> None:
@@ -498,7 +498,7 @@ class MobileClient:
             if self._report:
                 self._dirty[flow.topic] = None
 
-        self._memory.note(flow, effect, durable)  # type: ignore[arg-type]
+        self._memory.note(flow, effect, durable)
 
     # Signs of life
 
@@ -535,7 +535,7 @@ class MobileClient:
         self._alive_call = self._calls.ask(
             self.proxy,
             lambda call: Alive(
-                **self.question_fields(),  # type: ignore[arg-type]
+                **self.who,
                 call=call,
                 topics=topics,
                 gone=gone,
@@ -567,7 +567,7 @@ class MobileClient:
         self._calls.ask(
             self.proxy,
             lambda call: MoveOut(
-                **self.question_fields(),  # type: ignore[arg-type]
+                **self.who,
                 call=call,
                 topics=self._places(self.flows),
             ),
@@ -585,6 +585,7 @@ class MobileClient:
     def _detach(self) -> None:
         self._stop_collecting()
         self._calls.drop_all()
+        self._releasing.clear()
         self._alive_call = None
         if self._alive_timer is not None:
             self._alive_timer.cancel()
@@ -604,7 +605,8 @@ class MobileClient:
             self._detach()
             self.stage = Stage.SUPERSEDED
             # The next move-in is meant to win.
-            self._claimed = Claimed(max(self._claimed.epoch, claim.epoch), self._claimed.debts)
+            epoch = max(self._claimed.epoch, claim.epoch)
+            self._claimed = replace(self._claimed, epoch=epoch)
             self._notify(Superseded(claim.epoch))
 
 

@@ -1,12 +1,12 @@
-"""Collecting what one proxy kept: asking again and again until it has nothing more that is needed."""
+"""Collecting what one proxy kept: asking again until it has nothing more that is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from mobility.messages import AnyAnswer, Batch, Code, Fetch, Item, Refused, State
 from mobility.memory import Debt
+from mobility.messages import AnyAnswer, Batch, Code, Fetch, Item, Refused, State, Who
 from mobility.settings import ClientSettings
 from psirp_sim.runtime.environment import Environment, Timer
 
@@ -22,7 +22,8 @@ class Collects(Protocol):
 
     def drop(self, call: int) -> None: ...
 
-    def question_fields(self) -> dict[str, object]:
+    @property
+    def who(self) -> Who:
         """Who asks."""
 
     def collected(self, collector: Collector, items: Iterable[Item], batch: Batch) -> None:
@@ -60,7 +61,7 @@ class Collector:
 
         def question(call: int) -> Fetch:
             return Fetch(
-                **self._client.question_fields(),  # type: ignore[arg-type]
+                **self._client.who,
                 call=call,
                 proxy=self.debt.proxy,
                 stay=self.debt.stay,

@@ -26,7 +26,6 @@ from mobility.merging import furthest
 from mobility.messages import Batch, Fetch, Item, Places, State, Topics, read_places, write_places
 from mobility.port import After, Message, Subscription
 from mobility.service import Mode, Service, ping_topic, pong_topic
-from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Environment, Timer
 
 if TYPE_CHECKING:

@@ -27,6 +27,8 @@ class Claimed(Struct, frozen=True):
 
     epoch: int = 0
     debts: tuple[Debt, ...] = ()
+    paid: tuple[Debt, ...] = ()
+    """Consumed, and the proxy does not know yet that it may forget it."""
 
 
 class _Place(Struct, frozen=True):

@@ -65,7 +65,9 @@ class Flow:
             self.begun = True
             self.whole = base is not None
             for position in base or ():
-                self.cursor.setdefault(position.publisher, position)
+                self.cursor[position.publisher] = position
+                # A buffer may have begun earlier than this, the first subscription that holds.
+                self._drop_held(position)
             return
         self._blind = base is None
         for position in base or ():
@@ -97,6 +99,12 @@ class Flow:
             held[key] = message
         else:
             self.duplicates += 1
+
+    def _drop_held(self, upto: Position) -> None:
+        held = self._held.get(upto.publisher, {})
+        for key in [key for key in held if key <= (upto.epoch, upto.version)]:
+            message = held.pop(key)
+            self.held_bytes -= 0 if message is None else len(message.body)
 
     def missing(self, first: Position, last: Position) -> None:
         """The system itself cannot bring these any more; a buffer may."""

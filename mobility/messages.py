@@ -12,7 +12,7 @@ was asked in. Positions are text, as everywhere outside the fabric.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import msgspec
 from msgspec import Meta, Struct
@@ -45,6 +45,14 @@ Secret = Annotated[bytes, Meta(min_length=SECRET_BYTES, max_length=SECRET_BYTES)
 
 class MalformedMessage(ValueError):
     """Not what a client or a proxy says."""
+
+
+class Who(TypedDict):
+    """The part of a question that says who asks."""
+
+    secret: bytes
+    epoch: int
+    nonce: int
 
 
 class Question(Struct, frozen=True, omit_defaults=True, tag_field="type", kw_only=True):

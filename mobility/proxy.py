@@ -110,7 +110,7 @@ class MobilityProxy:
                 # Only this proxy's own clock is asked; if it ran back, the time begins anew.
                 gone = self.env.wall() - record.since
                 keep = int(record.service.keep * SECOND)
-                self._after(handler, keep - gone if 0 <= gone else keep, self._expire)
+                self._after(handler, keep - gone if gone >= 0 else keep, self._expire)
                 handler.take_over()
             else:
                 self._after(handler, self.settings.remember, self._forget)
@@ -314,19 +314,20 @@ class MobilityProxy:
     # Collecting
 
     def _fetch(self, asker: Asker, client: str, question: Fetch) -> None:
+        # Known before it is answered: a move-in that is still under way comes too late.
+        self._claim(client, question.claim)
         handler = self.handlers.get((client, question.stay))
         if handler is None:
             self._tell(asker, Batch(call=asker.call, state=State.UNKNOWN))
             return
-        self._claim(client, question.claim)
         if question.stop:
             handler.quit()
         self._tell(asker, handler.batch(question))
 
     def _release(self, asker: Asker, client: str, question: Release) -> None:
+        self._claim(client, question.claim)
         handler = self.handlers.get((client, question.stay))
         if handler is not None and handler.claim < question.claim:
-            self._claim(client, question.claim)
             self._forget(handler)
         self._tell(asker, Released(call=asker.call))
 

@@ -13,7 +13,10 @@ What must hold (`model` says what counts):
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -21,6 +24,7 @@ from identifiers import Position, PublisherId
 from mobility.client import MobileClient, Stage
 from mobility.events import Consumed, Gap, MovedIn, Notice, Update
 from mobility.identity import SECRET_BYTES
+from mobility.memory import Debt
 from mobility.port import Message
 from mobility.proxy import MobilityProxy
 from mobility.service import Quota, Sacrifice, Service
@@ -41,6 +45,7 @@ from psirp_sim.runtime.schedules import (
     network_faults,
     node_faults,
 )
+from psirp_sim.runtime.schedules.faults import Held
 from psirp_sim.runtime.simulator import (
     Clock,
     Independent,
@@ -103,7 +108,13 @@ class ClientNode:
         self.client.start()
         for topic in self.trial.wanted[self.env.node]:
             self.client.subscribe(topic)
-        self.client.move_in(self.trial.anywhere())
+        self.move_in()
+
+    def move_in(self) -> None:
+        """Somewhere."""
+        proxy = self.trial.anywhere()
+        self.trial.came(self.env.node, proxy)
+        self.client.move_in(proxy)
 
     def receive(self, link: str, packet: bytes) -> None:
         self.client.receive(link, packet)
@@ -117,7 +128,7 @@ class ClientNode:
     def _broken(self) -> None:
         self.trial.hurt(self.env.node)
         self.client.connection_lost()
-        self.client.move_in(self.trial.anywhere())
+        self.move_in()
 
     def _consume(self, event: Consumed) -> Changes:
         self.ledger.consumed(event)
@@ -133,7 +144,7 @@ class ClientNode:
 
     def _notified(self, notice: Notice) -> None:
         if isinstance(notice, MovedIn):
-            self.trial.arrived(self.env.node)
+            self.trial.arrived(self.env.node, notice.proxy)
 
 
 class MobilityTrial:
@@ -175,6 +186,9 @@ class MobilityTrial:
         self.proxy_settings = ProxySettings(relay_time=SECOND)
         self.ledgers = {name: Ledger(name, self.system, quota) for name in self.clients}
         self.wanted: dict[str, list[str]] = {}
+        self._visited: dict[str, set[str]] = {name: set() for name in self.clients}
+        """Proxies that a client may rely on."""
+        self._failing: Counter[str] = Counter()
         self._accepted: dict[tuple[str, PublisherId], int] = {}
         self._build(history)
 
@@ -253,55 +267,103 @@ class MobilityTrial:
 
     def _come(self, name: str, properly: bool) -> None:
         node = self.world.nodes[name]
-        if not isinstance(node.core, ClientNode) or node.paused:
+        if not isinstance(node.core, ClientNode):
+            return  # it moves in when it starts again
+        if node.paused:
+            self.world.engine.at(self.world.now + 100 * MILLISECOND, self._come, name, properly)
             return
         client = node.core.client
         if not (properly and client.stage is Stage.DETACHED):
             self.hurt(name)
-        client.move_in(self.anywhere())
+        node.core.move_in()
 
     # Who is in whose care
 
     def hurt(self, name: str) -> None:
-        """That client left without a word, or had to."""
+        """That client left without a word, or had to, or something it relies on fails."""
         self.ledgers[name].unsafe(self.world.now)
 
-    def arrived(self, name: str) -> None:
-        """That client is live: from its proxy's next word on it is in its care."""
-        if self._damage == 0:
-            self.ledgers[name].safe(self.world.now)
+    def came(self, name: str, proxy: str) -> None:
+        """That client moves in there, and relies on it from now on."""
+        self._visited[name].add(proxy)
+        if self._failing[proxy]:
+            self.hurt(name)
 
-    _damage = 0
-    """Faults that last."""
+    def arrived(self, name: str, proxy: str) -> None:
+        """That client is live: it relies on nobody else."""
+        self._visited[name] = {proxy}
+        if not self._failing[name] and not self._failing[proxy]:
+            self.ledgers[name].safe(self.world.now)
 
     def faults(self) -> Sequence[FaultKind]:
         kinds = [
             *node_faults(self.world, self.world.nodes),
             *network_faults(self.world, self.world.channels),
+            self._reception(),
+            replace(self._reception(), name="reception-at-once", aimed=False),
         ]
         return [self._noting(kind) for kind in kinds]
 
+    def _reception(self) -> FaultKind:
+        """A client loses the proxy it is at, in the middle of something."""
+        cut = Held(self.world.cut, self.world.heal)
+        lost: dict[str, list[tuple[str, str]]] = {}
+
+        def ways(name: str) -> list[tuple[str, str]]:
+            core = self.world.nodes[name].core
+            proxy = core.client.proxy if isinstance(core, ClientNode) else ""
+            return [(name, proxy), (proxy, name)] if proxy else []
+
+        def begin(name: str) -> None:
+            for way in ways(name):
+                lost.setdefault(name, []).append(way)
+                cut.begin(*way)
+
+        def end(name: str) -> None:
+            for way in lost.pop(name, []):
+                cut.end(*way)
+
+        def at_stake(name: str) -> int:
+            return sum(self.world.channels[way].in_flight for way in ways(name))
+
+        def harm(name: str) -> int:
+            return sum(self.world.channels[way].counters.cut for way in lost.get(name, []))
+
+        return FaultKind("reception", self.clients, begin, end, at_stake, harm, aimed=True)
+
     def _noting(self, kind: FaultKind) -> FaultKind:
-        """The same fault; while it lasts, nobody is safe."""
+        """The same fault; while it lasts, those are not safe who rely on what fails."""
 
         def begin(target: str) -> None:
-            self._damage += 1
-            for name in self.clients:
-                self.hurt(name)
+            for name in self._relying_on(target):
+                self._failing[name] += 1
+                for client in self.clients:
+                    if client == name or name in self._visited[client]:
+                        self.hurt(client)
             kind.begin(target)
 
         def end(target: str) -> None:
-            self._damage -= 1
+            for name in self._relying_on(target):
+                self._failing[name] -= 1
             kind.end(target)
 
-        return FaultKind(
-            kind.name, kind.targets, begin, end, kind.at_stake, kind.harm, kind.aimed
-        )
+        return replace(kind, begin=begin, end=end)
+
+    def _relying_on(self, target: str) -> list[str]:
+        """A node relies on itself, a client on its links; between proxies only time is lost."""
+        ends = re.split("[>=]", target)
+        return ends if len(ends) == 1 else [name for name in ends if name in self.clients]
 
     # What must hold
 
     def check(self) -> None:
         """Each event is checked as it is consumed."""
+
+    @property
+    def _stays(self) -> dict[str, tuple[Debt, ...]]:
+        cores = [self.world.nodes[name].core for name in self.clients]
+        found = [core.client for core in cores if isinstance(core, ClientNode)]
+        return {client.id: client.debts for client in found}
 
     def _unsettled(self) -> str | None:
         for name in self.clients:
@@ -315,6 +377,15 @@ class MobilityTrial:
             behind = self.ledgers[name].behind()
             if behind is not None:
                 return behind
+        stays = self._stays
+        for name in self.proxies:
+            core = self.world.nodes[name].core
+            if not isinstance(core, ProxyNode):
+                return f"{name} is down"
+            for handler in core.proxy.handlers.values():
+                stay = Debt(name, handler.record.epoch)
+                if stay not in stays.get(handler.record.client, ()):
+                    return f"{name} keeps a stay that is over"
         for (topic, publisher), version in self._accepted.items():
             if len(self.system.topics[topic].streams.get(publisher, [])) < version:
                 return f"{version} of {publisher} on {topic} never came into the system"

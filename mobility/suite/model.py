@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from identifiers import PublisherId
+from identifiers import Position, PublisherId
 from mobility.events import Consumed, Gap, Reset, Update
 from mobility.suite.system import Bases, SimulatedSystem
 from psirp_sim.runtime.schedules import InvariantViolated
@@ -57,7 +57,7 @@ class Ledger:
         at = self.at.get(key)
         if at is None:
             base = self.bases.get(event.topic, {}).get(position.publisher, 0)
-            if position.version > base + 1:
+            if position.version > base + 1 and not self._unknowable(event.topic, base, position):
                 self._wrong(event.topic, f"began at {position.version}, subscribed at {base}")
         elif position.version != at + 1:
             self._wrong(event.topic, f"consumed {position.version} after {at}")
@@ -79,6 +79,12 @@ class Ledger:
                 self._wrong(event.topic, f"was told that {version} is missing ({event.reason})")
         self.gaps += 1
         self.at[key] = event.last
+
+    def _unknowable(self, topic: str, base: int, first: Position) -> bool:
+        """Whether nobody could have told the client that it missed the beginning of a stream."""
+        missed = range(base + 1, first.version)
+        told = self.system.topics[topic].tells_base
+        return not told and all(self._excused(topic, first.publisher, each) for each in missed)
 
     def _excused(self, topic: str, publisher: PublisherId, version: int) -> bool:
         there = self.system.topics[topic]
@@ -113,7 +119,11 @@ class Ledger:
             if topic not in self.bases:
                 continue
             for publisher, published in there.streams.items():
-                at = self.at.get((topic, publisher), self.bases[topic].get(publisher, 0))
+                at = self.at.get((topic, publisher))
+                if at is None:
+                    if not there.tells_base:
+                        continue  # a stream that the client may never have heard of
+                    at = self.bases[topic].get(publisher, 0)
                 if at < len(published):
                     return f"{self.name} has {at} of {len(published)} on {topic}"
         return None

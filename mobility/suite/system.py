@@ -139,6 +139,7 @@ class SimulatedPort:
     def __init__(self, system: SimulatedSystem, env: Environment) -> None:
         self.system = system
         self.env = env
+        self._due = 0
 
     @property
     def reachable(self) -> bool:
@@ -158,9 +159,9 @@ class SimulatedPort:
         self, topic: str, position: Position | None, message: Message, done: Callable[[], None]
     ) -> None:
         assert position is not None
-        self.env.call_later(
-            self.system.delay(5 * MILLISECOND), self._publish, topic, position, message, done
-        )
+        now = self.env.now()
+        self._due = max(self._due + 1, now + self.system.delay(5 * MILLISECOND))
+        self.env.call_later(self._due - now, self._publish, topic, position, message, done)
 
     def _publish(
         self, topic: str, position: Position, message: Message, done: Callable[[], None]
