@@ -233,7 +233,7 @@ def read(content: bytes) -> AnyMessage:
     if len(content) > LARGEST:
         raise MalformedMessage(f"{len(content)} bytes are too many")
     try:
-        found = (_written if is_json(content) else _packed).decode(content)
+        found: AnyMessage = (_written if is_json(content) else _packed).decode(content)
         if isinstance(found, MoveIn | Alive | MoveOut):
             _check_places(found.topics)
         elif isinstance(found, Batch):

@@ -371,9 +371,12 @@ class MobilityProxy:
         self.counters["relayed"] += 1
         self._next_relay += 1
         number = self._next_relay
-        timer = self.env.call_later(self.settings.relay_time, self._relays.pop, number, None)
+        timer = self.env.call_later(self.settings.relay_time, self._give_up, number)
         self._relays[number] = (asker, timer)
         self._send(question.proxy, encode(msgspec.structs.replace(question, call=number)))
+
+    def _give_up(self, number: int) -> None:
+        del self._relays[number]
 
     def _answered(self, answer: AnyMessage) -> None:
         found = self._relays.pop(answer.call, None)

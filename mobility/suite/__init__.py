@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -37,7 +37,7 @@ from mobility.suite.system import (
     SimulatedTopic,
 )
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
-from psirp_sim.runtime.environment import Changes, Environment
+from psirp_sim.runtime.environment import Changes, Core, Environment
 from psirp_sim.runtime.schedules import (
     FaultKind,
     InvariantViolated,
@@ -196,8 +196,7 @@ class MobilityTrial:
         random = self._random
         for name in [*self.proxies, *self.clients]:
             clock = Clock(random.randint(-3600, 3600) * SECOND, random.randint(-100_000, 100_000))
-            core = ProxyNode if name in self.proxies else ClientNode
-            self.world.add_node(name, lambda env, core=core: core(env, self), clock)
+            self.world.add_node(name, self._boot, clock)
         for index, proxy in enumerate(self.proxies):
             for other in [*self.proxies[:index], *self.clients]:
                 self._link(other, proxy)
@@ -218,6 +217,9 @@ class MobilityTrial:
             for _ in range(random.choice([0, 0, 3])):
                 moment, topic = random.randrange(self.duration), random.choice(topics)
                 self.world.engine.at(moment, self._let_publish, client, topic)
+
+    def _boot(self, env: Environment) -> Core:
+        return ProxyNode(env, self) if env.node in self.proxies else ClientNode(env, self)
 
     def _link(self, one: str, other: str) -> None:
         random = self._random
@@ -299,12 +301,13 @@ class MobilityTrial:
         kinds = [
             *node_faults(self.world, self.world.nodes),
             *network_faults(self.world, self.world.channels),
-            self._reception(),
-            replace(self._reception(), name="reception-at-once", aimed=False),
+            self._loses("reception", lambda name, proxy: [(name, proxy), (proxy, name)]),
+            self._loses("hearing", lambda name, proxy: [(proxy, name)]),
+            self._loses("voice", lambda name, proxy: [(name, proxy)]),
         ]
         return [self._noting(kind) for kind in kinds]
 
-    def _reception(self) -> FaultKind:
+    def _loses(self, what: str, which: Callable[[str, str], list[tuple[str, str]]]) -> FaultKind:
         """A client loses the proxy it is at, in the middle of something."""
         cut = Held(self.world.cut, self.world.heal)
         lost: dict[str, list[tuple[str, str]]] = {}
@@ -312,7 +315,7 @@ class MobilityTrial:
         def ways(name: str) -> list[tuple[str, str]]:
             core = self.world.nodes[name].core
             proxy = core.client.proxy if isinstance(core, ClientNode) else ""
-            return [(name, proxy), (proxy, name)] if proxy else []
+            return which(name, proxy) if proxy else []
 
         def begin(name: str) -> None:
             for way in ways(name):
@@ -329,7 +332,7 @@ class MobilityTrial:
         def harm(name: str) -> int:
             return sum(self.world.channels[way].counters.cut for way in lost.get(name, []))
 
-        return FaultKind("reception", self.clients, begin, end, at_stake, harm, aimed=True)
+        return FaultKind(what, self.clients, begin, end, at_stake, harm, aimed=True)
 
     def _noting(self, kind: FaultKind) -> FaultKind:
         """The same fault; while it lasts, those are not safe who rely on what fails."""
