@@ -265,6 +265,7 @@ class MobileClient:
             return
         self._welcomed = True
         self._report = answer.report
+        self._pay()
         self._release_paid()
         if self._leaving:
             self._ask_to_leave()
@@ -393,11 +394,7 @@ class MobileClient:
         missing = reason if self.counters["missed"] > missed else ""
         self._collectors = []
         self.stage = Stage.LIVE
-        debts = self._claimed.debts
-        paid = (*self._claimed.paid, *debts[:-1])[-self.settings.debts :]
-        self._claimed = replace(self._claimed, debts=debts[-1:], paid=paid)
-        # Once this is durable so is everything consumed before: it need not be kept any more.
-        self._memory.save(self._claimed, self._release_paid)
+        self._pay()
         if self.settings.service.mode is not Mode.NONE:
             self._calls.ask(
                 self.proxy,
@@ -412,8 +409,18 @@ class MobileClient:
             )
         self._notify(MovedIn(self.proxy, size, missing))
 
+    def _pay(self) -> None:
+        """Everything has been consumed. Earlier stays are over once this proxy has taken over: until
+        then, what is published after this client vanishes might be kept by nobody else."""
+        debts = self._claimed.debts
+        if self.stage is Stage.LIVE and self._welcomed and len(debts) > 1:
+            paid = (*self._claimed.paid, *debts[:-1])[-self.settings.debts :]
+            self._claimed = replace(self._claimed, debts=debts[-1:], paid=paid)
+            # Once this is durable so is everything consumed before: it need not be kept any more.
+            self._memory.save(self._claimed, self._release_paid)
+
     def _release_paid(self) -> None:
-        """Tell proxies what they need not keep: not before this one has taken over."""
+        """Tell proxies what they need not keep."""
         if self._welcomed:
             for debt in self._claimed.paid:
                 if debt not in self._releasing:
