@@ -24,6 +24,8 @@ from psirp_sim.runtime.schedules import InvariantViolated
 
 UNDER_WAY = 60 * MILLISECOND
 """How long a message may take to be delivered and durable."""
+UNREPORTED = 1_500 * MILLISECOND
+"""How long a proxy may not know that something was consumed."""
 NEVER = 1 << 62
 
 
@@ -34,11 +36,14 @@ class Ledger:
     name: str
     system: SimulatedSystem
     quota: int
+    newest_go: bool
     bases: Bases = field(default_factory=dict)
     at: dict[tuple[str, PublisherId], int] = field(default_factory=dict)
     """The last version consumed of each stream."""
     unsafe_times: list[tuple[int, int]] = field(default_factory=list)
     """When the client was in nobody's care."""
+    left_at: int | None = None
+    """When the client left the place where it was last live."""
     gaps: int = 0
 
     def restored(self, at: dict[tuple[str, PublisherId], int]) -> None:
@@ -99,13 +104,19 @@ class Ledger:
         if len(published) - version < there.history:
             return False
         at = published[version - 1].at
-        since = sum(each.at >= at for stream in there.streams.values() for each in stream)
+        # The newest go: what was there before, perhaps consumed and not reported yet, took its place.
+        begin = min(at, self.left_at or at) - UNREPORTED if self.newest_go else at
+        since = sum(each.at >= begin for stream in there.streams.values() for each in stream)
         if since > self.quota:
             return True
         return any(since - UNDER_WAY <= at <= until for since, until in self.unsafe_times)
 
     def _wrong(self, topic: str, what: str) -> None:
         raise InvariantViolated(f"{self.name} on {topic}: {what}")
+
+    def left(self, now: int) -> None:
+        """The client moves, or is moving still."""
+        self.left_at = now if self.left_at is None else self.left_at
 
     def unsafe(self, now: int) -> None:
         """From now on the client is in nobody's care."""
