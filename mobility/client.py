@@ -115,6 +115,8 @@ class MobileClient:
         self._alive_call: int | None = None
         self._alive_timer: Timer | None = None
         self._step_timer: Timer | None = None
+        self._caught_up_at = 0
+        """Since when the live flow has brought what it can of the time before it."""
 
     # The core's side
 
@@ -216,6 +218,7 @@ class MobileClient:
     def _arrive(self) -> None:
         service = self.settings.service
         self.stage = Stage.MOVING_IN
+        self._caught_up_at = self.env.now()
         self._pubsub.attach(self.proxy)
         self._ear = _Ear(self)
         for flow in self.flows.values():
@@ -364,6 +367,8 @@ class MobileClient:
         now, settings = self.env.now(), self.settings
         flows = self.flows.values()
         caught_up = all(flow.caught_up for flow in flows)
+        if not caught_up:
+            self._caught_up_at = now
         lacking = any(flow.lacking for flow in flows)
         full = sum(flow.held_bytes for flow in flows) > settings.held_bytes
         for each in self._collectors:
@@ -375,9 +380,9 @@ class MobileClient:
                 each.close("the merge queue is full")
             elif each.gone:
                 each.close("nothing is kept")
-            elif each.exhausted and caught_up and now - each.quiet_since > settings.linger:
+            elif each.empty_at is not None and each.empty_at - self._caught_up_at > settings.linger:
                 each.close("history")
-            elif not each.quiet_since and now - each.began > settings.patience:
+            elif now - each.heard_at > settings.patience:
                 each.close("unreachable")
 
     def _settle(self) -> None:

@@ -182,6 +182,7 @@ class MobilityTrial:
             batch=random.choice([200, 4_000]),
             window=random.choice([1, 4]),
             json=random.random() < 0.2,
+            debts=100,
         )
         self.proxy_settings = ProxySettings(relay_time=SECOND)
         newest_go = service.first is Sacrifice.NEWEST
