@@ -225,6 +225,14 @@ class MobileClient:
             flow.restart()
             if service.excludes(flow.topic):
                 flow.begin_anew()
+        if service.mode is not Mode.NONE:
+            debts = self._claimed.debts[:-1]
+            self._collectors = [
+                Collector(self, debt, service.mode is not Mode.POSITION) for debt in debts
+            ]
+            # First, since it is short: on a narrow link many subscriptions take seconds.
+            self._synchronise()
+        for flow in self.flows.values():
             self._subscribe(flow)
         self.outgoing.open()
         if service.mode is Mode.NONE:
@@ -232,11 +240,6 @@ class MobileClient:
         else:
             self._ask_to_stay()
             self._release_paid()
-            debts = self._claimed.debts[:-1]
-            self._collectors = [
-                Collector(self, debt, service.mode is not Mode.POSITION) for debt in debts
-            ]
-            self._synchronise()
         self._step()
 
     def _subscribe(self, flow: Flow) -> None:
