@@ -20,6 +20,7 @@ from enum import StrEnum
 from msgspec.structs import replace
 
 from identifiers import Position
+from mobility.attendance import Attendance
 from mobility.calls import Calls, Send
 from mobility.collecting import Collector
 from mobility.events import Consume, Consumed, Gap, MovedIn, MovedOut, Notify, Superseded, Update
@@ -27,28 +28,18 @@ from mobility.identity import Claim, client_id, publisher_id
 from mobility.memory import Claimed, Debt, Memory
 from mobility.merging import Flow
 from mobility.messages import (
-    Alive,
     AnyAnswer,
-    Arrived,
     Batch,
     Code,
     Fetch,
     Item,
     MalformedMessage,
-    MoveIn,
-    MoveOut,
     Question,
     Refused,
-    Release,
-    Released,
-    Topics,
-    Welcome,
     Who,
     read,
     read_places,
-    write_places,
 )
-from mobility.messages import MovedOut as MovedOutAnswer
 from mobility.outgoing import Outgoing
 from mobility.port import AccessPoint, After, Message, Subscription
 from mobility.service import Mode, ping_topic, pong_topic
@@ -107,13 +98,8 @@ class MobileClient:
         self._collectors: list[Collector] = []
         self._queue: list[tuple[str, Position | None, Message]] = []
         """The merge queue where there are no Positions to merge on."""
-        self._releasing: set[Debt] = set()
-        self._welcomed = self._report = self._leaving = False
-        self._dirty: dict[str, None] = {}
-        """Topics of which the proxy does not know how far they have come."""
-        self._gone: dict[str, None] = {}
-        self._alive_call: int | None = None
-        self._alive_timer: Timer | None = None
+        self._leaving = False
+        self._attendance = Attendance(env, self._calls, settings, self.flows, self._on_welcomed)
         self._step_timer: Timer | None = None
         self._caught_up_at = 0
         """Since when the live flow has brought what it can of the time before it."""
@@ -157,10 +143,9 @@ class MobileClient:
             return
         flow = self.flows[topic] = Flow(topic)
         self._memory.note(flow)
-        self._gone.pop(topic, None)
         if self._ear is not None:
             self._subscribe(flow)
-            self._changed(topic)
+            self._attendance.subscribed(topic)
 
     def unsubscribe(self, topic: str) -> None:
         """No more of it."""
@@ -170,9 +155,7 @@ class MobileClient:
         subscription = self._subscriptions.pop(topic, None)
         if subscription is not None:
             subscription.cancel()
-        self._dirty.pop(topic, None)
-        self._gone[topic] = None
-        self._sign_of_life()
+        self._attendance.unsubscribed(topic)
         self._step()
 
     def publish(
@@ -207,7 +190,7 @@ class MobileClient:
             return
         self._leaving = True
         self._stop_collecting()
-        self._ask_to_leave()
+        self._attendance.leave(self._on_left)
 
     def connection_lost(self) -> None:
         """The client is nowhere: its access point is gone. The proxy will notice by itself."""
@@ -235,11 +218,8 @@ class MobileClient:
         for flow in self.flows.values():
             self._subscribe(flow)
         self.outgoing.open()
-        if service.mode is Mode.NONE:
-            self._welcomed = True
-        else:
-            self._ask_to_stay()
-            self._release_paid()
+        if service.mode is not Mode.NONE:
+            self._attendance.begin(self.proxy, self.who)
         self._step()
 
     def _subscribe(self, flow: Flow) -> None:
@@ -247,39 +227,9 @@ class MobileClient:
         after = flow.after if self.settings.service.mode is Mode.POSITION else None
         self._subscriptions[flow.topic] = self._pubsub.subscribe(flow.topic, after, self._ear)
 
-    def _ask_to_stay(self) -> None:
-        settings = self.settings
-        self._dirty.clear()
-        self._gone.clear()
-
-        def question(call: int) -> MoveIn:
-            return MoveIn(
-                **self.who,
-                call=call,
-                topics=self._places(self.flows),
-                service=settings.service,
-                alive=settings.alive / 1e9,
-            )
-
-        self._calls.ask(self.proxy, question, self._on_welcome)
-
-    def _on_welcome(self, answer: AnyAnswer) -> None:
-        if not isinstance(answer, Welcome):
-            if not (isinstance(answer, Refused) and answer.code is Code.SUPERSEDED):
-                self.env.log("a proxy refused", proxy=self.proxy, answer=type(answer).__name__)
-                self.env.call_later(self.settings.retry_most, self._stay_again, self._claim)
-            return
-        self._welcomed = True
-        self._report = answer.report
+    def _on_welcomed(self) -> None:
         self._pay()
         self._release_paid()
-        if self._leaving:
-            self._ask_to_leave()
-        self._tick()
-
-    def _stay_again(self, claim: Claim) -> None:
-        if claim == self._claim and self._ear is not None and not self._welcomed:
-            self._ask_to_stay()
 
     # Collecting
 
@@ -406,50 +356,28 @@ class MobileClient:
         self.stage = Stage.LIVE
         self._pay()
         if self.settings.service.mode is not Mode.NONE:
-            self._calls.ask(
-                self.proxy,
-                lambda call: Arrived(
-                    **self.who,
-                    call=call,
-                    bytes=size,
-                    peer=peer,
-                    reason=missing,
-                ),
-                self._on_heard,
-            )
+            self._attendance.arrived(size, peer, missing)
         self._notify(MovedIn(self.proxy, size, missing))
 
     def _pay(self) -> None:
         """Everything has been consumed. Earlier stays are over once this proxy has taken over:
         until then, what is published after this client vanishes might be kept by nobody else."""
         debts = self._claimed.debts
-        if self.stage is Stage.LIVE and self._welcomed and len(debts) > 1:
+        if self.stage is Stage.LIVE and self._attendance.welcomed and len(debts) > 1:
             paid = (*self._claimed.paid, *debts[:-1])[-self.settings.debts :]
             self._claimed = replace(self._claimed, debts=debts[-1:], paid=paid)
             # Once this is durable so is everything consumed before: it need not be kept any more.
             self._memory.save(self._claimed, self._release_paid)
 
     def _release_paid(self) -> None:
-        """Tell proxies what they need not keep."""
-        if self._welcomed:
+        if self._attendance.welcomed:
             for debt in self._claimed.paid:
-                if debt not in self._releasing:
-                    self._releasing.add(debt)
-                    self._release(debt)
+                self._attendance.release(debt, self._on_released)
 
-    def _release(self, debt: Debt) -> None:
-        def answered(answer: AnyAnswer) -> None:
-            self._releasing.discard(debt)
-            if isinstance(answer, Released):
-                paid = tuple(each for each in self._claimed.paid if each != debt)
-                self._claimed = replace(self._claimed, paid=paid)
-                self._memory.save(self._claimed)
-
-        self._calls.ask(
-            self.proxy,
-            lambda call: Release(**self.who, call=call, proxy=debt.proxy, stay=debt.stay),
-            answered,
-        )
+    def _on_released(self, debt: Debt) -> None:
+        paid = tuple(each for each in self._claimed.paid if each != debt)
+        self._claimed = replace(self._claimed, paid=paid)
+        self._memory.save(self._claimed)
 
     # Being there
 
@@ -514,84 +442,16 @@ class MobileClient:
 
         def durable() -> None:
             flow.durable = after
-            if self._report:
-                self._dirty[flow.topic] = None
+            self._attendance.consumed(flow.topic)
 
         self._memory.note(flow, effect, durable)
 
-    # Signs of life
-
-    def _tick(self) -> None:
-        if self._alive_timer is not None:
-            self._alive_timer.cancel()
-        self._alive_timer = self.env.call_later(self.settings.alive, self._tick)
-        self._sign_of_life()
-
-    def _changed(self, topic: str) -> None:
-        self._dirty[topic] = None
-        self._sign_of_life()
-
-    def _sign_of_life(self) -> None:
-        if not self._welcomed or self._leaving or self.settings.service.mode is Mode.NONE:
-            return
-        if self._alive_call is not None:
-            self._calls.drop(self._alive_call)
-        topics = self._places(topic for topic in self._dirty if topic in self.flows)
-        gone = tuple(self._gone)
-
-        def answered(answer: AnyAnswer) -> None:
-            self._alive_call = None
-            if isinstance(answer, Refused):
-                self._on_heard(answer)
-                return
-            for topic in topics:
-                flow = self.flows.get(topic)
-                if flow is not None and write_places(flow.durable) == topics[topic]:
-                    self._dirty.pop(topic, None)
-            for topic in gone:
-                self._gone.pop(topic, None)
-
-        self._alive_call = self._calls.ask(
-            self.proxy,
-            lambda call: Alive(
-                **self.who,
-                call=call,
-                topics=topics,
-                gone=gone,
-            ),
-            answered,
-        )
-
-    def _on_heard(self, answer: AnyAnswer) -> None:
-        if isinstance(answer, Refused) and answer.code is Code.STRANGER:
-            # The proxy lost its disk, or took this client for gone too long ago.
-            self._welcomed = False
-            self._ask_to_stay()
-
-    def _places(self, topics: Iterable[str]) -> Topics:
-        """What is durable of the cursors: a crash must not find the client behind its word."""
-        return {topic: write_places(self.flows[topic].durable) for topic in topics}
-
     # Going
 
-    def _ask_to_leave(self) -> None:
-        def answered(answer: AnyAnswer) -> None:
-            if isinstance(answer, MovedOutAnswer):
-                proxy = self.proxy
-                self._detach()
-                self._notify(MovedOut(proxy))
-            else:
-                self._on_heard(answer)
-
-        self._calls.ask(
-            self.proxy,
-            lambda call: MoveOut(
-                **self.who,
-                call=call,
-                topics=self._places(self.flows),
-            ),
-            answered,
-        )
+    def _on_left(self) -> None:
+        proxy = self.proxy
+        self._detach()
+        self._notify(MovedOut(proxy))
 
     def _stop_collecting(self) -> None:
         for each in self._collectors:
@@ -603,12 +463,8 @@ class MobileClient:
 
     def _detach(self) -> None:
         self._stop_collecting()
+        self._attendance.end()
         self._calls.drop_all()
-        self._releasing.clear()
-        self._alive_call = None
-        if self._alive_timer is not None:
-            self._alive_timer.cancel()
-            self._alive_timer = None
         if self._ear is not None:
             self._ear.deaf = True
             self._ear = None
@@ -616,7 +472,7 @@ class MobileClient:
             self._pubsub.detach()
         self._subscriptions.clear()
         self._queue.clear()
-        self._welcomed = self._report = self._leaving = False
+        self._leaving = False
         self.stage = Stage.DETACHED
 
     def _on_superseded(self, claim: Claim) -> None:

@@ -216,7 +216,7 @@ class MobilityTrial:
         for client in self.clients:
             for _ in range(random.randint(1, 5)):
                 self.world.engine.at(random.randrange(self.duration), self._move, client)
-            for _ in range(random.choice([0, 0, 3])):
+            for _ in range(random.choice([0, 2, 6])):
                 moment, topic = random.randrange(self.duration), random.choice(topics)
                 self.world.engine.at(moment, self._let_publish, client, topic)
 
@@ -309,8 +309,24 @@ class MobilityTrial:
             self._loses("reception", lambda name, proxy: [(name, proxy), (proxy, name)]),
             self._loses("hearing", lambda name, proxy: [(proxy, name)]),
             self._loses("voice", lambda name, proxy: [(name, proxy)]),
+            self._crash_with_something_kept(),
         ]
         return [self._noting(kind) for kind in kinds]
+
+    def _crash_with_something_kept(self) -> FaultKind:
+        """A proxy dies with buffers, or a client with what it has yet to publish."""
+        down = Held(self.world.crash, self.world.restart)
+
+        def at_stake(name: str) -> int:
+            core = self.world.nodes[name].core
+            if isinstance(core, ProxyNode):
+                return sum(len(handler.buffer) for handler in core.proxy.handlers.values())
+            return len(core.client.outgoing) if isinstance(core, ClientNode) else 0
+
+        names = list(self.world.nodes)
+        return FaultKind(
+            "crash-with-buffer", names, down.begin, down.end, at_stake, at_stake, aimed=True
+        )
 
     def _loses(self, what: str, which: Callable[[str, str], list[tuple[str, str]]]) -> FaultKind:
         """A client loses the proxy it is at, in the middle of something."""

@@ -119,23 +119,8 @@ class ReleasesTooEarly(MobileClient):
     """A proxy is told to forget before what it kept has been consumed."""
 
     def collected(self, collector, items, batch):
-        self._release(collector.debt)
+        self._attendance.release(collector.debt, lambda debt: None)
         super().collected(collector, items, batch)
-
-
-class ReportsWhatIsNotDurable(MobileClient):
-    """A proxy begins after a Position that a crash takes back."""
-
-    def _places(self, topics):
-        for flow in self.flows.values():
-            flow.durable = flow.after
-        return super()._places(topics)
-
-    def _pass_on(self, events):
-        super()._pass_on(events)
-        if self._welcomed:
-            self._dirty.update(dict.fromkeys(self.flows))
-            self._sign_of_life()
 
 
 class NeverRepeats(MobileClient):
@@ -149,9 +134,10 @@ class NeverRepeats(MobileClient):
 class DetachesBeforeTheAnswer(MobileClient):
     """A client leaves before the proxy has taken over."""
 
-    def _ask_to_leave(self):
-        super()._ask_to_leave()
-        self._ear.deaf = True
+    def move_out(self):
+        super().move_out()
+        if self._ear is not None:
+            self._ear.deaf = True
 
 
 class _LosesItsPlace(Collector):
@@ -292,7 +278,6 @@ CLIENTS = [
     StartsAnewAfterACrash,
     ForgetsEarlierStays,
     ReleasesTooEarly,
-    ReportsWhatIsNotDurable,
     NeverRepeats,
     DetachesBeforeTheAnswer,
     with_collector(_LosesItsPlace),
