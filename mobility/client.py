@@ -208,15 +208,18 @@ class MobileClient:
             flow.restart()
             if service.excludes(flow.topic):
                 flow.begin_anew()
-            self._subscribe(flow)
-        self.outgoing.open()
         if service.mode is not Mode.NONE:
-            self._attendance.begin(self.proxy, self.who)
             debts = self._claimed.debts[:-1]
             self._collectors = [
                 Collector(self, debt, service.mode is not Mode.POSITION) for debt in debts
             ]
+            # First, since it is short: on a narrow link many subscriptions take seconds.
             self._synchronise()
+        for flow in self.flows.values():
+            self._subscribe(flow)
+        self.outgoing.open()
+        if service.mode is not Mode.NONE:
+            self._attendance.begin(self.proxy, self.who)
         self._step()
 
     def _subscribe(self, flow: Flow) -> None:
@@ -231,9 +234,11 @@ class MobileClient:
     # Collecting
 
     def _synchronise(self) -> None:
-        """Begin to collect, once the mode allows it."""
+        """Begin to collect, once the mode allows it: without Positions, not before every
+        subscription has been made."""
         mode = self.settings.service.mode
-        if not self._collectors:
+        ready = all(flow.ready for flow in self.flows.values())
+        if not self._collectors or (mode is not Mode.POSITION and not ready):
             return
         if mode is Mode.POSITION:
             for collector in self._collectors:
@@ -402,12 +407,14 @@ class MobileClient:
         """The live flow is in effect."""
         flow = self.flows.get(topic)
         if flow is not None:
-            begun = flow.begun
+            begun, ready = flow.begun, flow.ready
             flow.subscribed(base, self._pubsub.history(topic) > 0)
             if not begun:
                 self._note(flow, {})
             self._pass_on(flow.take())
             self._after_direct(flow)
+            if not ready and self.settings.service.mode is not Mode.POSITION:
+                self._synchronise()
 
     def ping_answered(self) -> None:
         """In mode ping: the routes are in place."""
