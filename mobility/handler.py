@@ -1,0 +1,307 @@
+"""The client handler: what a proxy keeps of one stay of one client.
+
+    here --move-out, silence, seen elsewhere--> away --time to keep--> expired --> forgotten
+      ^-------------a sign of life----------------'
+
+Here, the client is attached and gets its messages itself; the handler knows where it would go on.
+Away, the handler is subscribed in the client's place and buffers. Two exceptions, both in mode
+`position`: a topic whose history is at least as long as the quota is left to that history, nothing
+of it is buffered; and of a topic without any history a buffer is kept while the client is here,
+too (and trimmed by what it says it consumed), because nobody could bring back what is published
+between the moment a client vanishes and the moment that is noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from identifiers import Position
+from mobility.buffer import Buffer
+from mobility.identity import Claim
+from mobility.merging import furthest
+from mobility.messages import Batch, Fetch, Item, Places, State, Topics, read_places, write_places
+from mobility.port import After, Message, Subscription
+from mobility.relaying import Asker
+from mobility.service import Mode, Service, ping_topic, pong_topic
+from psirp_sim.runtime.environment import Environment, Timer
+
+if TYPE_CHECKING:
+    from mobility.port import PubSub
+
+_HANDLER = b"mobility/handler/"
+_ITEM = b"mobility/item/"
+_TALLY = b"mobility/tally/"
+
+
+class Record(Struct, frozen=True):
+    """What is durable of a stay, besides its items."""
+
+    client: str
+    epoch: int
+    nonce: int
+    topics: Topics
+    service: Service
+    alive: float
+    state: str = "here"
+    since: int = 0
+    """By the proxy's wall clock: when the client went."""
+
+
+class _Seen(Struct, frozen=True):
+    """What is durable of a topic, where that cannot be told from its items."""
+
+    topic: str
+    seen: Places
+    dropped: int
+
+
+class Handler:
+    """One stay. The proxy decides when it changes its state."""
+
+    def __init__(self, env: Environment, pubsub: PubSub, record: Record) -> None:
+        self._env = env
+        self._pubsub = pubsub
+        self.record = record
+        self.buffer = Buffer(record.service)
+        self.life = env.random.randrange(1, 1 << 62)
+        self.peer = ""
+        """Where the client was last heard of."""
+        self.trace_id = ""
+        self.timer: Timer | None = None
+        """Until it has vanished, or is expired, or is forgotten."""
+        self.on_effective: Callable[[], None] | None = None
+        self.to_welcome: Asker | None = None
+        self.to_dismiss: Asker | None = None
+        """Who waits for every subscription to be in effect."""
+        self._subscriptions: dict[str, Subscription] = {}
+        self._pending: set[str] = set()
+        """Topics whose subscription is not in effect yet."""
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.record.epoch, self.record.nonce)
+
+    @property
+    def state(self) -> str:
+        return self.record.state
+
+    @property
+    def effective(self) -> bool:
+        """Every subscription it asked for is in effect."""
+        return not self._pending
+
+    # Its life
+
+    def save(self, done: Callable[[], None] | None = None) -> None:
+        """Make the record durable."""
+        self._env.storage.write(
+            {_handler_key(self.record.client, self.record.epoch): _encode(self.record)}, done
+        )
+
+    def stand_by(self) -> None:
+        """The client is here: buffer only what could not be had again."""
+        for topic in list(self._subscriptions):
+            if self._pubsub.history(topic) or topic not in self.record.topics:
+                self._cancel(topic)
+        if self.record.service.mode is Mode.POSITION:
+            for topic in self.record.topics:
+                if self._buffers(topic) and not self._pubsub.history(topic):
+                    self._subscribe(topic)
+
+    def take_over(self) -> None:
+        """The client is away: buffer everything that it should have."""
+        for topic in self.record.topics:
+            if self._buffers(topic):
+                self._subscribe(topic)
+        if self.record.service.mode is Mode.PING:
+            self._subscribe(ping_topic(self.record.client, self.record.epoch))
+
+    def quit(self) -> None:
+        """Nothing is added any more."""
+        for topic in list(self._subscriptions):
+            self._cancel(topic)
+
+    def become(self, state: str, since: int = 0) -> None:
+        """Another state; `save` makes it durable."""
+        self.record = msgspec.structs.replace(self.record, state=state, since=since)
+
+    def update(self, topics: Topics, gone: tuple[str, ...] = ()) -> None:
+        """What the client has consumed, and what it subscribes to, has changed."""
+        known = dict(self.record.topics)
+        erased: dict[bytes, bytes | None] = {}
+        for topic, places in topics.items():
+            known[topic] = places
+            for serial in self.buffer.trim(topic, read_places(places) or ()):
+                erased[self._item_key(serial)] = None
+        for topic in gone:
+            known.pop(topic, None)
+            self._cancel(topic)
+        self.record = msgspec.structs.replace(self.record, topics=known)
+        if erased:
+            self._env.storage.write(erased)
+
+    def expire(self) -> None:
+        """The time to keep is over: keep only the count of what was lost."""
+        self.quit()
+        erased: dict[bytes, bytes | None] = {self._item_key(n): None for n in self.buffer.items}
+        lost = Buffer(self.record.service)
+        for topic in self.buffer.topics:
+            lost.note(topic, self.buffer.seen(topic), self.buffer.dropped(topic))
+        for item in self.buffer.items.values():
+            lost.note(item.topic, (), 1)
+        self.buffer = lost
+        erased.update(self._tally(topic) for topic in lost.topics)
+        self._env.storage.write(erased)
+
+    def erase(self) -> None:
+        """Forget it, on disk too."""
+        self.quit()
+        if self.timer is not None:
+            self.timer.cancel()
+        keys = [self._item_key(serial) for serial in self.buffer.items]
+        keys += [self._tally(topic)[0] for topic in self.buffer.topics]
+        keys.append(_handler_key(self.record.client, self.record.epoch))
+        self._env.storage.write(dict.fromkeys(keys))
+
+    # Subscriptions
+
+    def _buffers(self, topic: str) -> bool:
+        service = self.record.service
+        if service.mode is Mode.NONE or service.excludes(topic):
+            return False
+        return not self.left_to_history(topic)
+
+    def left_to_history(self, topic: str) -> bool:
+        """Nothing of the topic is buffered: its history is as long as the buffer might get."""
+        service = self.record.service
+        return (
+            service.mode is Mode.POSITION
+            and self._pubsub.history(topic) >= service.topic.messages > 0
+        )
+
+    def _subscribe(self, topic: str) -> None:
+        if topic in self._subscriptions:
+            return
+        self._pending.add(topic)
+        after: After = None
+        if self.record.service.mode is Mode.POSITION:
+            consumed = read_places(self.record.topics.get(topic))
+            after = None if consumed is None else furthest(consumed, self.buffer.seen(topic))
+        self._subscriptions[topic] = self._pubsub.subscribe(topic, after, self)
+
+    def _cancel(self, topic: str) -> None:
+        subscription = self._subscriptions.pop(topic, None)
+        if subscription is not None:
+            subscription.cancel()
+        self._became_effective(topic)
+
+    def _became_effective(self, topic: str) -> None:
+        self._pending.discard(topic)
+        if not self._pending and self.on_effective is not None:
+            self.on_effective()
+
+    # What the pub/sub system calls
+
+    def subscribed(self, topic: str, base: After) -> None:
+        self._became_effective(topic)
+
+    def deliver(self, topic: str, position: Position | None, message: Message) -> None:
+        if topic not in self._subscriptions:
+            return
+        record = self.record
+        if record.service.mode is Mode.PING and topic == ping_topic(record.client, record.epoch):
+            pong = pong_topic(record.client, record.epoch)
+            self._pubsub.publish(pong, None, Message(b"pong"), _nothing)
+            return
+        if position is not None and record.service.mode is Mode.POSITION:
+            seen = {each.publisher: each for each in self.buffer.seen(topic)}
+            known = seen.get(position.publisher)
+            if known is not None and position <= known:
+                return
+        excluded = message.kind in record.service.exclude_kinds
+        text = None if position is None else str(position)
+        if excluded and text is None:
+            return
+        item = Item(topic, text, None if excluded else message.body, message.kind)
+        serial, gone = self.buffer.add(item)
+        changes: dict[bytes, bytes | None] = {self._item_key(serial): _encode(item)}
+        if gone:
+            changes.update((self._item_key(n), None) for n in gone)
+            changes.update(self._tally(each) for each in gone.values())
+        self._env.storage.write(changes)
+
+    def gap(self, topic: str, first: Position, last: Position) -> None:
+        self.buffer.note(topic, (last,))
+        self._env.storage.write(dict([self._tally(topic)]))
+
+    # What the client collects
+
+    def batch(self, question: Fetch) -> Batch:
+        """The answer to Fetch, under the same call."""
+        after = question.after if question.life == self.life else 0
+        found = list(self.buffer.after(after, question.most))
+        last = found[-1][0] if found else after
+        more = any(serial > last for serial in reversed(self.buffer.items))
+        ended = not more
+        return Batch(
+            call=question.call,
+            state=State.EXPIRED if self.state == "expired" else State.KEPT,
+            life=self.life,
+            last=last,
+            items=tuple(item for _, item in found),
+            more=more or not self.effective,
+            seen={t: write_places(self.buffer.seen(t)) for t in self.buffer.topics}
+            if ended
+            else {},
+            dropped=self.drops() if ended else {},
+        )
+
+    def drops(self) -> dict[str, int]:
+        """How many messages of each topic were dropped, where any were."""
+        return {t: n for t in self.buffer.topics if (n := self.buffer.dropped(t))}
+
+    # Durable state
+
+    def restore(self) -> None:
+        """Read the items back after a restart."""
+        stay = _stay(self.record.client, self.record.epoch)
+        for _, value in self._env.storage.scan(_TALLY + stay):
+            seen = msgspec.msgpack.decode(value, type=_Seen)
+            self.buffer.note(seen.topic, read_places(seen.seen) or (), seen.dropped)
+        for key, value in self._env.storage.scan(_ITEM + stay):
+            serial = int.from_bytes(key[-8:])
+            self.buffer.restore(serial, msgspec.msgpack.decode(value, type=Item))
+
+    def _item_key(self, serial: int) -> bytes:
+        return _ITEM + _stay(self.record.client, self.record.epoch) + serial.to_bytes(8)
+
+    def _tally(self, topic: str) -> tuple[bytes, bytes]:
+        key = _TALLY + _stay(self.record.client, self.record.epoch) + topic.encode()
+        seen = write_places(self.buffer.seen(topic)) or ()
+        return key, _encode(_Seen(topic, seen, self.buffer.dropped(topic)))
+
+
+def stored(env: Environment) -> list[Record]:
+    """Every record on disk."""
+    values = env.storage.scan(_HANDLER)
+    return [msgspec.msgpack.decode(value, type=Record) for _, value in values]
+
+
+def _stay(client: str, epoch: int) -> bytes:
+    return bytes.fromhex(client) + epoch.to_bytes(8)
+
+
+def _handler_key(client: str, epoch: int) -> bytes:
+    return _HANDLER + _stay(client, epoch)
+
+
+def _encode(value: Struct) -> bytes:
+    return msgspec.msgpack.encode(value)
+
+
+def _nothing() -> None:
+    """Nobody waits for a pong to be taken."""

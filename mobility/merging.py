@@ -1,0 +1,199 @@
+"""The merge queue of one topic: what came directly and what came out of buffers, on one Position.
+
+The cursor says how far the application has come in each stream (publisher). What directly follows
+it passes at once, wherever it came from, and what it has passed is a duplicate. Everything else is
+held: while there are sources left that may have what lies between, nobody can say that it is
+missing. `flush` is called when there are none; only then is a hole a gap.
+
+    cursor 4    held  7 8 (live)    goal 8      5 arrives from a buffer: passes; 6 is awaited
+                                                no source left: gap 6, then 7, 8
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from identifiers import Position, PublisherId
+from mobility.events import Consumed, Gap, Reset, Update
+from mobility.port import After, Message
+
+
+class Flow:
+    """What has been consumed of a topic, and what waits to be."""
+
+    def __init__(self, topic: str, places: After = None, whole: bool = False) -> None:
+        self.topic = topic
+        self.begun = places is not None
+        """A subscription has been in effect: from there on everything counts."""
+        self.whole = whole
+        """Streams without a cursor count from their first version: all others are known."""
+        self.cursor: dict[PublisherId, Position] = {each.publisher: each for each in places or ()}
+        self.durable: After = places
+        """The cursor as it will be found after a crash; nobody else is told a later one."""
+        self.duplicates = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """The client moved: what is not consumed is asked for again."""
+        self.ready = False
+        """The subscription at the new place is in effect."""
+        self._blind = False
+        """Nobody could say from where on it brings everything."""
+        self._held: dict[PublisherId, dict[tuple[int, int], Message | None]] = {}
+        self._goal: dict[PublisherId, Position] = {}
+        self._owed: dict[PublisherId, Position] = {}
+        """Up to where a replaying system has yet to bring each stream."""
+        self.held_bytes = 0
+
+    def begin_anew(self) -> None:
+        """What was consumed does not matter any more: the topic is excluded from the service."""
+        self.begun = self.whole = False
+        self.cursor.clear()
+        self.restart()
+
+    @property
+    def after(self) -> After:
+        """Where a subscription goes on."""
+        return tuple(self.cursor.values()) if self.begun else None
+
+    # What comes
+
+    def subscribed(self, base: After, replays: bool) -> None:
+        """The direct subscription is in effect, and everything after `base` comes through it."""
+        self.ready = True
+        if not self.begun:
+            self.begun = True
+            self.whole = base is not None
+            for position in base or ():
+                self.cursor[position.publisher] = position
+                # A buffer may have begun earlier than this, the first subscription that holds.
+                self._drop_held(position)
+            return
+        self._blind = base is None
+        for position in base or ():
+            if self._is_new(position):
+                self.aim(position)
+                if replays:
+                    self._owed[position.publisher] = position
+
+    def aim(self, position: Position) -> None:
+        """Everything up to there exists: it comes, or is missing."""
+        at = self.cursor.get(position.publisher)
+        if at is None and not self.whole:
+            return  # of a stream that was never heard of, nothing before the first can be missed
+        goal = self._goal.get(position.publisher)
+        if goal is None or position > goal:
+            self._goal[position.publisher] = position
+
+    def offer(self, position: Position, message: Message | None, direct: bool) -> None:
+        """A message, from the live flow or a buffer; None where it was excluded from it."""
+        if direct:
+            self._came_directly(position)
+        if not self._is_new(position):
+            self.duplicates += 1
+            return
+        held = self._held.setdefault(position.publisher, {})
+        key = (position.epoch, position.version)
+        if held.get(key) is None:
+            self.held_bytes += 0 if message is None else len(message.body)
+            held[key] = message
+        else:
+            self.duplicates += 1
+
+    def _drop_held(self, upto: Position) -> None:
+        held = self._held.get(upto.publisher, {})
+        for key in [key for key in held if key <= (upto.epoch, upto.version)]:
+            message = held.pop(key)
+            self.held_bytes -= 0 if message is None else len(message.body)
+
+    def missing(self, first: Position, last: Position) -> None:
+        """The system itself cannot bring these any more; a buffer may."""
+        self._came_directly(last)
+        self.aim(last)
+
+    def _came_directly(self, position: Position) -> None:
+        owed = self._owed.get(position.publisher)
+        if owed is not None and position >= owed:
+            del self._owed[position.publisher]
+
+    def _is_new(self, position: Position) -> bool:
+        at = self.cursor.get(position.publisher)
+        return at is None or position > at
+
+    # What goes on
+
+    @property
+    def caught_up(self) -> bool:
+        """The direct subscription has brought what it can of the time before it."""
+        return self.ready and not self._owed
+
+    @property
+    def lacking(self) -> bool:
+        """Something exists, or may, that is not here: a buffer may have it."""
+        return (
+            self._blind or any(map(self._is_new, self._goal.values())) or any(self._held.values())
+        )
+
+    def take(self) -> Iterator[Consumed]:
+        """Everything that directly follows the cursor. The cursor moves with each."""
+        for publisher, held in self._held.items():
+            while held and (key := self._next(publisher)) in held:
+                yield from self._pass(publisher, key, held.pop(key))
+
+    def flush(self, reason: str) -> Iterator[Consumed]:
+        """Everything, with gaps where something is missing."""
+        for publisher in {**self._held, **self._goal}:
+            held = self._held.get(publisher, {})
+            for key in sorted(held):
+                yield from self._hole(publisher, key, reason)
+                yield from self._pass(publisher, key, held.pop(key))
+            goal = self._goal.pop(publisher, None)
+            if goal is not None and self._is_new(goal):
+                yield from self._hole(publisher, (goal.epoch, goal.version + 1), reason)
+                self.cursor[publisher] = goal
+        self._held.clear()
+        self._blind = False
+
+    def _next(self, publisher: PublisherId) -> tuple[int, int]:
+        at = self.cursor.get(publisher)
+        if at is not None:
+            return (at.epoch, at.version + 1)
+        first = min(self._held[publisher])
+        # The first version of a stream passes at once only if nothing can be before it.
+        return first if self.whole and first[1] == 1 else (-1, 0)
+
+    def _hole(
+        self, publisher: PublisherId, key: tuple[int, int], reason: str
+    ) -> Iterator[Consumed]:
+        """What lies between the cursor and that place."""
+        epoch, version = key
+        at = self.cursor.get(publisher)
+        if at is None:
+            first = 1 if self.whole else version
+        elif at.epoch != epoch:
+            yield Reset(self.topic, publisher, epoch, at)
+            return
+        else:
+            first = at.version + 1
+        if first < version:
+            self.cursor[publisher] = Position(publisher, epoch, version - 1)
+            yield Gap(self.topic, publisher, epoch, first, version - 1, reason)
+
+    def _pass(
+        self, publisher: PublisherId, key: tuple[int, int], message: Message | None
+    ) -> Iterator[Consumed]:
+        position = Position(publisher, *key)
+        self.cursor[publisher] = position
+        if message is not None:
+            self.held_bytes -= len(message.body)
+            yield Update(self.topic, position, message)
+
+
+def furthest(places: Iterable[Position], others: Iterable[Position]) -> tuple[Position, ...]:
+    """For each publisher named in either, the higher of the two."""
+    found: dict[PublisherId, Position] = {}
+    for position in (*places, *others):
+        known = found.get(position.publisher)
+        if known is None or position > known:
+            found[position.publisher] = position
+    return tuple(found.values())

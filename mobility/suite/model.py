@@ -1,0 +1,149 @@
+"""The harness's own idea of what a client was promised, made from what the system published and
+from what the harness did, never from what the cores say.
+
+Each client consumes each stream from where its first subscription began: every version, once, in
+order. A gap is allowed for a version only where something that was stated cost it:
+
+* the system's history no longer has it, and
+* **quota**: at least as many messages as are kept were published on its topic since, or
+* **unsafe**: when it was published, the client was not in anybody's care. It had vanished and that
+  was not noticed yet, or a proxy was hurt that should have kept it.
+
+What was published before that is durable somewhere, and its loss is never excused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from identifiers import Position, PublisherId
+from mobility.events import Consumed, Gap, Reset, Update
+from mobility.suite.system import Bases, SimulatedSystem
+from psirp_sim.runtime.durations import MILLISECOND
+from psirp_sim.runtime.schedules import InvariantViolated
+
+UNDER_WAY = 60 * MILLISECOND
+"""How long a message may take to be delivered and durable."""
+UNREPORTED = 1_500 * MILLISECOND
+"""How long a proxy may not know that something was consumed."""
+NEVER = 1 << 62
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Of one client."""
+
+    name: str
+    system: SimulatedSystem
+    quota: int
+    newest_go: bool
+    bases: Bases = field(default_factory=dict)
+    at: dict[tuple[str, PublisherId], int] = field(default_factory=dict)
+    """The last version consumed of each stream."""
+    unsafe_times: list[tuple[int, int]] = field(default_factory=list)
+    """When the client was in nobody's care."""
+    left_at: int | None = None
+    """When the client left the place where it was last live."""
+    gaps: int = 0
+
+    def restored(self, at: dict[tuple[str, PublisherId], int]) -> None:
+        """The client crashed and came back with what its disk holds."""
+        self.at = at
+
+    def consumed(self, event: Consumed) -> None:
+        """Raises InvariantViolated when that is not what comes next."""
+        if isinstance(event, Reset):
+            raise InvariantViolated(f"{self.name} was told of a reset, and nobody began anew")
+        if isinstance(event, Gap):
+            self._gap(event)
+        else:
+            self._update(event)
+
+    def _update(self, event: Update) -> None:
+        position = event.position
+        assert position is not None
+        published = self.system.topics[event.topic].streams[position.publisher]
+        key = (event.topic, position.publisher)
+        at = self.at.get(key)
+        if at is None:
+            base = self.bases.get(event.topic, {}).get(position.publisher, 0)
+            if position.version > base + 1 and not self._unknowable(event.topic, base, position):
+                self._wrong(event.topic, f"began at {position.version}, subscribed at {base}")
+        elif position.version != at + 1:
+            self._wrong(event.topic, f"consumed {position.version} after {at}")
+        if published[position.version - 1].message != event.message:
+            self._wrong(event.topic, f"consumed something else as {position.version}")
+        self.at[key] = position.version
+
+    def _gap(self, event: Gap) -> None:
+        assert event.publisher is not None
+        key = (event.topic, event.publisher)
+        at = self.at.get(key)
+        if at is None:
+            at = self.bases.get(event.topic, {}).get(event.publisher, 0)
+            at = min(at, event.first - 1)
+        if event.first != at + 1:
+            self._wrong(event.topic, f"was told of a gap from {event.first}, and is at {at}")
+        for version in range(event.first, event.last + 1):
+            if not self._excused(event.topic, event.publisher, version):
+                self._wrong(event.topic, f"was told that {version} is missing ({event.reason})")
+        self.gaps += 1
+        self.at[key] = event.last
+
+    def _unknowable(self, topic: str, base: int, first: Position) -> bool:
+        """Whether nobody could have told the client that it missed the beginning of a stream."""
+        missed = range(base + 1, first.version)
+        told = self.system.topics[topic].tells_base
+        return not told and all(self._excused(topic, first.publisher, each) for each in missed)
+
+    def _excused(self, topic: str, publisher: PublisherId, version: int) -> bool:
+        there = self.system.topics[topic]
+        published = there.streams.get(publisher, [])
+        if version > len(published):
+            return False
+        if len(published) - version < there.history:
+            return False
+        at = published[version - 1].at
+        # Where the newest go, what was there before, perhaps consumed already, took its place.
+        begin = min(at, self.left_at or at) - UNREPORTED if self.newest_go else at
+        since = sum(each.at >= begin for stream in there.streams.values() for each in stream)
+        if since > self.quota:
+            return True
+        return any(since - UNDER_WAY <= at <= until for since, until in self.unsafe_times)
+
+    def _wrong(self, topic: str, what: str) -> None:
+        raise InvariantViolated(f"{self.name} on {topic}: {what}")
+
+    def left(self, now: int) -> None:
+        """The client moves, or is moving still."""
+        self.left_at = now if self.left_at is None else self.left_at
+
+    def unsafe(self, now: int) -> None:
+        """From now on the client is in nobody's care."""
+        if not self.unsafe_times or self.unsafe_times[-1][1] != NEVER:
+            self.unsafe_times.append((now, NEVER))
+
+    def safe(self, now: int) -> None:
+        """It is again."""
+        if self.unsafe_times:
+            self.unsafe_times[-1] = (self.unsafe_times[-1][0], min(self.unsafe_times[-1][1], now))
+
+    def behind(self) -> str | None:
+        """What the client has not consumed yet."""
+        for topic, there in self.system.topics.items():
+            if topic not in self.bases:
+                continue
+            for publisher, published in there.streams.items():
+                at = self.at.get((topic, publisher))
+                if at is None:
+                    if not there.tells_base:
+                        continue  # a stream that the client may never have heard of
+                    at = self.bases[topic].get(publisher, 0)
+                missing = range(at + 1, len(published) + 1)
+                if not there.tells_base and all(
+                    self._excused(topic, publisher, each) for each in missing
+                ):
+                    continue  # nobody can tell before the next one comes
+                if missing:
+                    return f"{self.name} has {at} of {len(published)} on {topic}"
+        return None

@@ -1,0 +1,272 @@
+"""Clients and proxies with a bug each. The fault schedules must find every one of them."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from mobility import arrival as arrival_parts
+from mobility.client import MobileClient
+from mobility.collecting import Collector
+from mobility.handler import Handler
+from mobility.merging import Flow
+from mobility.proxy import MobilityProxy
+from mobility.stays import Stays
+
+
+def with_flow(part):
+    """A client whose merge queues are of that class, the restored ones too."""
+
+    class Client(MobileClient):
+        def start(self):
+            super().start()
+            for flow in self.flows.values():
+                flow.__class__ = part
+
+        def subscribe(self, topic):
+            super().subscribe(topic)
+            self.flows[topic].__class__ = part
+
+    return named(Client, part)
+
+
+def with_stays(part):
+    """A proxy whose stays are of that class."""
+
+    class Proxy(MobilityProxy):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self._stays.__class__ = part
+
+    return named(Proxy, part)
+
+
+def with_handler(part):
+    """A proxy whose handlers are of that class."""
+
+    class ItsStays(Stays):
+        def add(self, record):
+            handler = super().add(record)
+            handler.__class__ = part
+            return handler
+
+    return named(with_stays(ItsStays), part)
+
+
+def with_collector(part):
+    """A client whose collectors are of that class."""
+
+    class Client(MobileClient):
+        def _arrive(self):
+            usual, arrival_parts.Collector = arrival_parts.Collector, part
+            try:
+                super()._arrive()
+            finally:
+                arrival_parts.Collector = usual
+
+    return named(Client, part)
+
+
+def named(core, part):
+    core.__name__, core.__doc__ = part.__name__, part.__doc__
+    return core
+
+
+# The client
+
+
+class _TakesDuplicates(Flow):
+    """What was consumed already is consumed again when a buffer has it, too."""
+
+    def _is_new(self, position):
+        return True
+
+    def _next(self, publisher):
+        return min(self._held[publisher])
+
+
+class _SkipsHoles(Flow):
+    """The message behind a missing one is consumed in its place, and nobody is told."""
+
+    def _hole(self, publisher, key, reason):
+        return iter(())
+
+
+class _DoesNotWaitForBuffers(Flow):
+    """What the live flow does not have is called missing although a proxy keeps it."""
+
+    @property
+    def lacking(self):
+        return False
+
+
+class _ForgetsItsCursor(Flow):
+    """After a move the subscription begins from now on."""
+
+    @property
+    def after(self):
+        return None
+
+
+class StartsAnewAfterACrash(MobileClient):
+    """A client that crashed does not know where it was."""
+
+    def start(self):
+        super().start()
+        self._debts.claimed = replace(self._debts.claimed, debts=())
+
+
+class ForgetsEarlierStays(MobileClient):
+    """A client that moved on before it had arrived collects from the last proxy only."""
+
+    def move_in(self, proxy):
+        claimed = self._debts.claimed
+        self._debts.claimed = replace(claimed, debts=claimed.debts[-1:])
+        super().move_in(proxy)
+
+
+class _ReleasesTooEarly(Collector):
+    """A proxy is told to forget before what it kept has been consumed."""
+
+    def _answered(self, answer):
+        client = self._client._client
+        client._attendance.release(self.debt, lambda debt: None)
+        super()._answered(answer)
+
+
+class NeverRepeats(MobileClient):
+    """A question that is lost is never asked again."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.calls._repeat = lambda number: None
+
+
+class DetachesBeforeTheAnswer(MobileClient):
+    """A client leaves before the proxy has taken over."""
+
+    def move_out(self):
+        super().move_out()
+        if self._ear is not None:
+            self._ear.deaf = True
+
+
+class _LosesItsPlace(Collector):
+    """What an earlier life of a proxy numbered is taken for the numbers of this one."""
+
+    def _answered(self, answer):
+        self._life = getattr(answer, "life", self._life)
+        super()._answered(answer)
+
+    def ask(self):
+        self._after += 1 if self._after else 0
+        super().ask()
+
+
+class SendsOutgoingTwice(MobileClient):
+    """A publication that was taken is given another Position at the next place."""
+
+    def _arrive(self):
+        for topic in list(self.outgoing._versions):
+            if not len(self.outgoing):
+                self.outgoing._versions[topic] += 1
+        super()._arrive()
+
+
+class ForgetsOutgoing(MobileClient):
+    """What waited to be published when the client crashed is never sent."""
+
+    def start(self):
+        super().start()
+        self.outgoing._waiting.clear()
+
+
+# The proxy
+
+
+class _DoesNotRestoreItems(Handler):
+    """A proxy that crashed has lost its buffers."""
+
+    def restore(self):
+        pass
+
+
+class _NeverWritesItems(Handler):
+    """Buffers are in memory only."""
+
+    def deliver(self, topic, position, message):
+        storage, self._env = self._env, _Forgetful(self._env)
+        try:
+            super().deliver(topic, position, message)
+        finally:
+            self._env = storage
+
+
+class _Forgetful:
+    def __init__(self, env):
+        self.__dict__.update(env=env, storage=self)
+
+    def __getattr__(self, name):
+        return getattr(self.env, name)
+
+    def write(self, changes, done=None):
+        pass
+
+
+class _StopsWhenCollected(Handler):
+    """The handler's subscriptions go before the client's are in effect."""
+
+    def batch(self, question):
+        self.quit()
+        return super().batch(question)
+
+
+class _TrimsOneTooMany(Handler):
+    """A buffer forgets a message that was not consumed."""
+
+    def batch(self, question):
+        for serial in list(self.buffer.items)[:1]:
+            self.buffer._remove(serial)
+        return super().batch(question)
+
+
+class _BeginsFromNowOn(Handler):
+    """A handler does not go on where the client was."""
+
+    def _subscribe(self, topic):
+        if topic in self._subscriptions:
+            return
+        self._pending.add(topic)
+        self._subscriptions[topic] = self._pubsub.subscribe(topic, None, self)
+
+
+class _ForgetsNothing(Stays):
+    """Buffers are never forgotten."""
+
+    def forget(self, handler):
+        pass
+
+
+# Each with a seed that is known to find it.
+
+CLIENTS = [
+    (with_flow(_TakesDuplicates), 0),
+    (with_flow(_SkipsHoles), 3),
+    (with_flow(_DoesNotWaitForBuffers), 4),
+    (with_flow(_ForgetsItsCursor), 0),
+    (StartsAnewAfterACrash, 0),
+    (ForgetsEarlierStays, 0),
+    (with_collector(_ReleasesTooEarly), 11),
+    (NeverRepeats, 8),
+    (DetachesBeforeTheAnswer, 16),
+    (with_collector(_LosesItsPlace), 14),
+    (SendsOutgoingTwice, 4),
+    (ForgetsOutgoing, 6),
+]
+PROXIES = [
+    (with_handler(_DoesNotRestoreItems), 32),
+    (with_handler(_NeverWritesItems), 32),
+    (with_handler(_StopsWhenCollected), 11),
+    (with_handler(_TrimsOneTooMany), 14),
+    (with_handler(_BeginsFromNowOn), 12),
+    (with_stays(_ForgetsNothing), 0),
+]
