@@ -46,7 +46,8 @@ def encode(said: Said) -> bytes:
 
 
 def decode(content: bytes) -> Said:
-    return _decoder.decode(content)
+    said: Said = _decoder.decode(content)
+    return said
 
 
 def subscription(filter: str, size: int) -> bytes:
@@ -95,7 +96,8 @@ class Router:
         self._routes: dict[str, dict[str, None]] = {name: {} for name in self._below}
         self._passed: dict[str, None] = {}
         """Filters that the node above knows, or will."""
-        self._work: deque[tuple[int, Callable[[], None]]] = deque()
+        self._work: deque[tuple[int, Callable[[], object]]] = deque()
+        """What it takes, and what is done then; the first is under way."""
 
     @property
     def idle(self) -> bool:
@@ -174,7 +176,7 @@ class Router:
     # One thing after the other
 
     def _do(self, takes: int, job: Callable[[], object]) -> None:
-        self._work.append((takes, lambda: job() and None))
+        self._work.append((takes, job))
         if len(self._work) == 1:
             self._env.call_later(takes, self._done)
 

@@ -88,9 +88,7 @@ class Case:
 class _Lines:
     """The lines of a node, made when they are needed."""
 
-    def __init__(
-        self, env: Environment, receive: Callable[[str, Channel, bytes], None]
-    ) -> None:
+    def __init__(self, env: Environment, receive: Callable[[str, Channel, bytes], None]) -> None:
         self._env = env
         self._receive = receive
         self._lines: dict[str, Line] = {}
