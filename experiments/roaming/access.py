@@ -16,6 +16,7 @@ from experiments.roaming.routers import (
     Publish,
     Router,
     Subscriber,
+    Unsubscribe,
     decode,
     encode,
     subscription,
@@ -44,11 +45,8 @@ class _Session:
 
 
 class _Subscription:
-    def __init__(self, cancel: Callable[[], object]) -> None:
-        self._cancel = cancel
-
-    def cancel(self) -> None:
-        self._cancel()
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self.cancel = cancel
 
 
 class ProxyPort:
@@ -162,7 +160,13 @@ class ClientAccess:
             self._waiting.append((session, topic))
             if len(self._waiting) == 1:
                 self._connect()
-        return _Subscription(lambda: session.topics.pop(topic, None))
+
+        def cancel() -> None:
+            if topic in session.topics and session is self._session:
+                self._send(encode(Unsubscribe(topic)))
+            session.topics.pop(topic, None)
+
+        return _Subscription(cancel)
 
     def publish(
         self, topic: str, position: Position | None, message: Message, done: Callable[[], None]

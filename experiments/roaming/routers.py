@@ -153,8 +153,11 @@ class Router:
                 self._clients[link] = Subscriber(lambda each: self._tell_client(link, each))
                 self.add(self._clients[link])
             self.subscribe(self._clients[link], said.filter)
-        elif isinstance(said, Leave) and link in self._clients:
-            self.remove(self._clients.pop(link))
+        elif link in self._clients:
+            if isinstance(said, Unsubscribe):
+                self.unsubscribe(self._clients[link], said.filter)
+            else:
+                self.remove(self._clients.pop(link))
 
     def _route(self, link: str, said: Said) -> None:
         routes = self._routes[link]
