@@ -4,7 +4,8 @@ Cores without I/O, in reading order:
 
 * `port`: all that is known of a pub/sub system; `service`: what a client may ask for;
 * `identity`, `messages`: who is who, and what is said;
-* `client`, with `merging` (the merge queue), `attendance`, `collecting`, `calls`, `memory`, `outgoing`, `events`;
+* `client`, with `merging` (the merge queue), `attendance`, `collecting`, `calls`, `memory`,
+  `outgoing`, `events`;
 * `proxy`, with `handler` and `buffer`;
 * `settings`, `tracing`;
 * `suite`: the fault schedules, with a pub/sub system of their own.

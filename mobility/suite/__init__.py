@@ -309,24 +309,37 @@ class MobilityTrial:
             self._loses("reception", lambda name, proxy: [(name, proxy), (proxy, name)]),
             self._loses("hearing", lambda name, proxy: [(proxy, name)]),
             self._loses("voice", lambda name, proxy: [(name, proxy)]),
-            self._crash_with_something_kept(),
         ]
-        return [self._noting(kind) for kind in kinds]
+        return [*map(self._noting, kinds), self._crash_with_something_kept()]
 
     def _crash_with_something_kept(self) -> FaultKind:
         """A proxy dies with buffers, or a client with what it has yet to publish."""
         down = Held(self.world.crash, self.world.restart)
+        crashed: dict[str, list[str]] = {}
 
-        def at_stake(name: str) -> int:
+        def kept(name: str) -> int:
             core = self.world.nodes[name].core
             if isinstance(core, ProxyNode):
-                return sum(len(handler.buffer) for handler in core.proxy.handlers.values())
+                away = [each for each in core.proxy.handlers.values() if each.state == "away"]
+                return sum(len(each.buffer) > 2 for each in away)
             return len(core.client.outgoing) if isinstance(core, ClientNode) else 0
 
-        names = list(self.world.nodes)
-        return FaultKind(
-            "crash-with-buffer", names, down.begin, down.end, at_stake, at_stake, aimed=True
-        )
+        def at_stake(who: str) -> int:
+            return max(map(kept, getattr(self, who)))
+
+        def begin(who: str) -> None:
+            name = max(getattr(self, who), key=kept)
+            crashed.setdefault(who, []).append(name)
+            self._fails(name)
+            down.begin(name)
+
+        def end(who: str) -> None:
+            name = crashed[who].pop(0)
+            self._works(name)
+            down.end(name)
+
+        who = ["proxies", "clients"]
+        return FaultKind("crash-with-buffer", who, begin, end, at_stake, at_stake, aimed=True)
 
     def _loses(self, what: str, which: Callable[[str, str], list[tuple[str, str]]]) -> FaultKind:
         """A client loses the proxy it is at, in the middle of something."""
@@ -360,18 +373,24 @@ class MobilityTrial:
 
         def begin(target: str) -> None:
             for name in self._relying_on(target):
-                self._failing[name] += 1
-                for client in self.clients:
-                    if client == name or name in self._visited[client]:
-                        self.hurt(client)
+                self._fails(name)
             kind.begin(target)
 
         def end(target: str) -> None:
             for name in self._relying_on(target):
-                self._failing[name] -= 1
+                self._works(name)
             kind.end(target)
 
         return replace(kind, begin=begin, end=end)
+
+    def _fails(self, name: str) -> None:
+        self._failing[name] += 1
+        for client in self.clients:
+            if client == name or name in self._visited[client]:
+                self.hurt(client)
+
+    def _works(self, name: str) -> None:
+        self._failing[name] -= 1
 
     def _relying_on(self, target: str) -> list[str]:
         """A node relies on itself, a client on its links; between proxies only time is lost."""
