@@ -59,7 +59,11 @@ def _proportional(rows: Sequence[Row]) -> list[Claim]:
                 told.append(f"{mode}: {found[0]:.3f} s p explains {found[1]:.1%}")
                 holds = holds and found[1] >= 0.9
             elif of_mode:
-                told.append(f"{mode}: {of_mode[0]['duplicated']:g} in every case")
+                lost = sum(row["lost"] for row in of_mode)
+                told.append(
+                    f"{mode}: {of_mode[0]['duplicated']:g} in every case, since the old handler is "
+                    f"gone before the routes are there: {lost:g} lost instead"
+                )
                 holds = False
         if told:
             claim = (

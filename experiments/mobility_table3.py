@@ -75,6 +75,11 @@ def slope(rows: Sequence[Row], column: str) -> float | None:
     return float((last[column] - first[column]) / (last["s"] - first["s"]))
 
 
+def _range(rows: Sequence[Row], column: str) -> str:
+    values = [row[column] / 1e3 for row in rows if row[column] is not None]
+    return f"{min(values):.1f} to {max(values):.1f} s" if values else "never"
+
+
 def _name(row: Row) -> str:
     return f"{row['system']} {row['mode']} {row['network']} s={row['s']}"
 
@@ -93,7 +98,7 @@ def _all(
         return []
     bad = [row for row in rows if not good(row)]
     told = "; ".join(f"{_name(row)}: {figure(row)}" for row in bad[:6])
-    because = told if bad else f"{summary} in {len(rows)} rows"
+    because = told if bad else f"{summary} ({len(rows)} rows)"
     assert kind in ("paper", "ours")
     return [Claim(id, "paper" if kind == "paper" else "ours", claim, not bad, because)]
 
@@ -249,9 +254,10 @@ def _ours(rows: Sequence[Row]) -> list[Claim]:
         [row for row in gprs if (row["s"], row["p"]) in best],
         lambda row: row["delay_ms"] is not None and row["delay_ms"] <= best[row["s"], row["p"]],
         lambda row: f"{row['delay_ms']} ms, Siena basic {best[row['s'], row['p']]:.0f} ms",
-        ", ".join(sorted({f"{row['delay_ms']:.0f} ms" for row in gprs if row["delay_ms"]}))
-        + "; Siena basic "
-        + ", ".join(f"{value:.0f}" for value in best.values()),
+        f"{_range(gprs, 'delay_ms')} after the call; Siena basic "
+        + ", ".join(f"{value / 1e3:.1f}" for value in best.values())
+        + f" s; the library calls its move-in over after {_range(gprs, 'moved_in_ms')}, since no "
+        "stand-in can say when its subscriptions are in effect",
     )
     theirs = {row["s"]: row["delay_ms"] for row in _select(PAPER, system="siena", mode="basic")}
     found += _all(

@@ -222,7 +222,9 @@ def _reattaching(lines: Sequence[Row]) -> list[Claim]:
                 "paper",
                 "over GPRS more is lost after reattaching without the service than on the wire",
                 all(gprs > wire for wire, gprs in pairs.values()),
-                ", ".join(f"{name}: {gprs} after {wire}" for name, (wire, gprs) in pairs.items()),
+                ", ".join(
+                    f"{name}: {gprs}, on the wire {wire}" for name, (wire, gprs) in pairs.items()
+                ),
             )
         )
     return found

@@ -50,15 +50,15 @@ class System:
         return subscriptions * (self.accept + self.install)
 
 
-ELVIN = System("elvin", broadcasts=True, keeps_connections=False, handling=326 * MILLISECOND)
-FIORANO = System("fioranomq", broadcasts=True, keeps_connections=False, handling=132 * MILLISECOND)
+ELVIN = System("elvin", broadcasts=True, keeps_connections=False, handling=344 * MILLISECOND)
+FIORANO = System("fioranomq", broadcasts=True, keeps_connections=False, handling=145 * MILLISECOND)
 SIENA = System(
     "siena",
     broadcasts=False,
     keeps_connections=True,
-    subscription_bytes=31,
+    subscription_bytes=40,
     accept=65 * MILLISECOND,
-    install=215 * MILLISECOND,
+    install=222 * MILLISECOND,
 )
 
 SYSTEMS = {system.name: system for system in (ELVIN, FIORANO, SIENA)}
