@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from mobility import client as client_parts
-from mobility import proxy as proxy_parts
+from mobility import arrival as arrival_parts
 from mobility.client import MobileClient
 from mobility.collecting import Collector
 from mobility.handler import Handler
 from mobility.merging import Flow
 from mobility.proxy import MobilityProxy
+from mobility.stays import Stays
 
 
 def with_flow(part):
@@ -29,18 +29,27 @@ def with_flow(part):
     return named(Client, part)
 
 
+def with_stays(part):
+    """A proxy whose stays are of that class."""
+
+    class Proxy(MobilityProxy):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self._stays.__class__ = part
+
+    return named(Proxy, part)
+
+
 def with_handler(part):
     """A proxy whose handlers are of that class."""
 
-    class Proxy(MobilityProxy):
-        def _add(self, record):
-            usual, proxy_parts.Handler = proxy_parts.Handler, part
-            try:
-                return super()._add(record)
-            finally:
-                proxy_parts.Handler = usual
+    class ItsStays(Stays):
+        def add(self, record):
+            handler = super().add(record)
+            handler.__class__ = part
+            return handler
 
-    return named(Proxy, part)
+    return named(with_stays(ItsStays), part)
 
 
 def with_collector(part):
@@ -48,11 +57,11 @@ def with_collector(part):
 
     class Client(MobileClient):
         def _arrive(self):
-            usual, client_parts.Collector = client_parts.Collector, part
+            usual, arrival_parts.Collector = arrival_parts.Collector, part
             try:
                 super()._arrive()
             finally:
-                client_parts.Collector = usual
+                arrival_parts.Collector = usual
 
     return named(Client, part)
 
@@ -103,23 +112,25 @@ class StartsAnewAfterACrash(MobileClient):
 
     def start(self):
         super().start()
-        self._claimed = replace(self._claimed, debts=())
+        self._debts.claimed = replace(self._debts.claimed, debts=())
 
 
 class ForgetsEarlierStays(MobileClient):
     """A client that moved on before it had arrived collects from the last proxy only."""
 
     def move_in(self, proxy):
-        self._claimed = replace(self._claimed, debts=self._claimed.debts[-1:])
+        claimed = self._debts.claimed
+        self._debts.claimed = replace(claimed, debts=claimed.debts[-1:])
         super().move_in(proxy)
 
 
-class ReleasesTooEarly(MobileClient):
+class _ReleasesTooEarly(Collector):
     """A proxy is told to forget before what it kept has been consumed."""
 
-    def collected(self, collector, items, batch):
-        self._attendance.release(collector.debt, lambda debt: None)
-        super().collected(collector, items, batch)
+    def _answered(self, answer):
+        client = self._client._client
+        client._attendance.release(self.debt, lambda debt: None)
+        super()._answered(answer)
 
 
 class NeverRepeats(MobileClient):
@@ -127,7 +138,7 @@ class NeverRepeats(MobileClient):
 
     def __init__(self, *args):
         super().__init__(*args)
-        self._calls._repeat = lambda number: None
+        self.calls._repeat = lambda number: None
 
 
 class DetachesBeforeTheAnswer(MobileClient):
@@ -228,10 +239,10 @@ class _BeginsFromNowOn(Handler):
         self._subscriptions[topic] = self._pubsub.subscribe(topic, None, self)
 
 
-class ReleasesNothing(MobilityProxy):
+class _ForgetsNothing(Stays):
     """Buffers are never forgotten."""
 
-    def _forget(self, handler):
+    def forget(self, handler):
         pass
 
 
@@ -244,7 +255,7 @@ CLIENTS = [
     (with_flow(_ForgetsItsCursor), 0),
     (StartsAnewAfterACrash, 0),
     (ForgetsEarlierStays, 0),
-    (ReleasesTooEarly, 11),
+    (with_collector(_ReleasesTooEarly), 11),
     (NeverRepeats, 8),
     (DetachesBeforeTheAnswer, 16),
     (with_collector(_LosesItsPlace), 14),
@@ -257,5 +268,5 @@ PROXIES = [
     (with_handler(_StopsWhenCollected), 11),
     (with_handler(_TrimsOneTooMany), 14),
     (with_handler(_BeginsFromNowOn), 12),
-    (ReleasesNothing, 0),
+    (with_stays(_ForgetsNothing), 0),
 ]
