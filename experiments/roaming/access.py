@@ -1,4 +1,4 @@
-"""Mobility's port to a stand-in: for a proxy, on the node's own host, and for a client, by its link.
+"""Mobility's port to a stand-in: for a proxy, on the host of a node, and for a client, by its link.
 
 A publication that matches several subscriptions of one listener is delivered once, under the first
 of them that it made. Positions are those of the publisher; a listener hears them only where the
@@ -16,6 +16,7 @@ from experiments.roaming.routers import (
     Publish,
     Router,
     Subscriber,
+    Unsubscribe,
     decode,
     encode,
     subscription,
@@ -159,7 +160,13 @@ class ClientAccess:
             self._waiting.append((session, topic))
             if len(self._waiting) == 1:
                 self._connect()
-        return _Subscription(lambda: session.topics.pop(topic, None) and None)
+
+        def cancel() -> None:
+            if topic in session.topics and session is self._session:
+                self._send(encode(Unsubscribe(topic)))
+            session.topics.pop(topic, None)
+
+        return _Subscription(cancel)
 
     def publish(
         self, topic: str, position: Position | None, message: Message, done: Callable[[], None]
@@ -187,12 +194,10 @@ class ClientAccess:
             self._connected()
             return
         request = subscription(topic, self._system.subscription_bytes)
-        line = self._line(self._place)
-        line.send_alone(
-            Channel.PUBSUB,
-            request,
-            lambda: self._env.call_later(self._system.handling, self._connected) and None,
-        )
+        self._line(self._place).send_alone(Channel.PUBSUB, request, self._handle)
+
+    def _handle(self) -> None:
+        self._env.call_later(self._system.handling, self._connected)
 
     def _connected(self) -> None:
         session, topic = self._waiting.popleft()

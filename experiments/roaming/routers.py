@@ -46,7 +46,8 @@ def encode(said: Said) -> bytes:
 
 
 def decode(content: bytes) -> Said:
-    return _decoder.decode(content)
+    said: Said = _decoder.decode(content)
+    return said
 
 
 def subscription(filter: str, size: int) -> bytes:
@@ -95,7 +96,8 @@ class Router:
         self._routes: dict[str, dict[str, None]] = {name: {} for name in self._below}
         self._passed: dict[str, None] = {}
         """Filters that the node above knows, or will."""
-        self._work: deque[tuple[int, Callable[[], None]]] = deque()
+        self._work: deque[tuple[int, Callable[[], object]]] = deque()
+        """What it takes, and what is done then; the first is under way."""
 
     @property
     def idle(self) -> bool:
@@ -151,8 +153,11 @@ class Router:
                 self._clients[link] = Subscriber(lambda each: self._tell_client(link, each))
                 self.add(self._clients[link])
             self.subscribe(self._clients[link], said.filter)
-        elif isinstance(said, Leave) and link in self._clients:
-            self.remove(self._clients.pop(link))
+        elif link in self._clients:
+            if isinstance(said, Unsubscribe):
+                self.unsubscribe(self._clients[link], said.filter)
+            else:
+                self.remove(self._clients.pop(link))
 
     def _route(self, link: str, said: Said) -> None:
         routes = self._routes[link]
@@ -174,7 +179,7 @@ class Router:
     # One thing after the other
 
     def _do(self, takes: int, job: Callable[[], object]) -> None:
-        self._work.append((takes, lambda: job() and None))
+        self._work.append((takes, job))
         if len(self._work) == 1:
             self._env.call_later(takes, self._done)
 

@@ -50,14 +50,14 @@ class System:
         return subscriptions * (self.accept + self.install)
 
 
-ELVIN = System("elvin", broadcasts=True, keeps_connections=False, handling=354 * MILLISECOND)
-FIORANO = System("fioranomq", broadcasts=True, keeps_connections=False, handling=143 * MILLISECOND)
+ELVIN = System("elvin", broadcasts=True, keeps_connections=False, handling=344 * MILLISECOND)
+FIORANO = System("fioranomq", broadcasts=True, keeps_connections=False, handling=145 * MILLISECOND)
 SIENA = System(
     "siena",
     broadcasts=False,
     keeps_connections=True,
-    subscription_bytes=49,
-    accept=70 * MILLISECOND,
+    subscription_bytes=40,
+    accept=65 * MILLISECOND,
     install=222 * MILLISECOND,
 )
 
