@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,6 +73,12 @@ def notice_event(kind: str, spelling: str, after: Position, resumes: Position) -
     data = {"topic": spelling, "after": str(after), "resumes": str(resumes)}
     notice = Notice(kind, spelling, after, resumes)
     return Event(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode(), notice=notice)
+
+
+def base_event(spelling: str, base: Iterable[Position]) -> bytes:
+    """Where a topic stood when its stream began: everything newer comes for certain."""
+    data = {"topic": spelling, "base": [str(each) for each in base]}
+    return f"event: base\ndata: {json.dumps(data)}\n\n".encode()
 
 
 def caught_up_event() -> Event:

@@ -1,0 +1,16 @@
+"""Mobility at a PSPH and on the hosts of its clients: the cores of `mobility/`, over HTTP.
+
+At a PSPH:
+
+* `hub_port`, `fabric_port`: what the proxy core subscribes at;
+* `sessions`, `routes`: clients over HTTP; `peers`: other proxies, and which ones they are;
+* `proxy`: puts them together; it runs with the hub's application.
+
+At a client:
+
+* `stream_port`: the browser stream of a hub as the client's access point;
+* `link`: the client's connection to a proxy; `roamer`: the client, for programs under asyncio;
+* `choosing`, `monitor`: when to move, and where to.
+
+docs/mobility.md has the endpoints.
+"""
