@@ -115,6 +115,8 @@ class MobileClient:
         self._alive_call: int | None = None
         self._alive_timer: Timer | None = None
         self._step_timer: Timer | None = None
+        self._caught_up_at = 0
+        """Since when the live flow has brought what it can of the time before it."""
 
     # The core's side
 
@@ -216,6 +218,7 @@ class MobileClient:
     def _arrive(self) -> None:
         service = self.settings.service
         self.stage = Stage.MOVING_IN
+        self._caught_up_at = self.env.now()
         self._pubsub.attach(self.proxy)
         self._ear = _Ear(self)
         for flow in self.flows.values():
@@ -265,6 +268,7 @@ class MobileClient:
             return
         self._welcomed = True
         self._report = answer.report
+        self._pay()
         self._release_paid()
         if self._leaving:
             self._ask_to_leave()
@@ -363,6 +367,8 @@ class MobileClient:
         now, settings = self.env.now(), self.settings
         flows = self.flows.values()
         caught_up = all(flow.caught_up for flow in flows)
+        if not caught_up:
+            self._caught_up_at = now
         lacking = any(flow.lacking for flow in flows)
         full = sum(flow.held_bytes for flow in flows) > settings.held_bytes
         for each in self._collectors:
@@ -374,9 +380,9 @@ class MobileClient:
                 each.close("the merge queue is full")
             elif each.gone:
                 each.close("nothing is kept")
-            elif each.exhausted and caught_up and now - each.quiet_since > settings.linger:
+            elif each.empty_at is not None and each.empty_at - self._caught_up_at > settings.linger:
                 each.close("history")
-            elif not each.quiet_since and now - each.began > settings.patience:
+            elif now - each.heard_at > settings.patience:
                 each.close("unreachable")
 
     def _settle(self) -> None:
@@ -393,11 +399,7 @@ class MobileClient:
         missing = reason if self.counters["missed"] > missed else ""
         self._collectors = []
         self.stage = Stage.LIVE
-        debts = self._claimed.debts
-        paid = (*self._claimed.paid, *debts[:-1])[-self.settings.debts :]
-        self._claimed = replace(self._claimed, debts=debts[-1:], paid=paid)
-        # Once this is durable so is everything consumed before: it need not be kept any more.
-        self._memory.save(self._claimed, self._release_paid)
+        self._pay()
         if self.settings.service.mode is not Mode.NONE:
             self._calls.ask(
                 self.proxy,
@@ -412,8 +414,18 @@ class MobileClient:
             )
         self._notify(MovedIn(self.proxy, size, missing))
 
+    def _pay(self) -> None:
+        """Everything has been consumed. Earlier stays are over once this proxy has taken over:
+        until then, what is published after this client vanishes might be kept by nobody else."""
+        debts = self._claimed.debts
+        if self.stage is Stage.LIVE and self._welcomed and len(debts) > 1:
+            paid = (*self._claimed.paid, *debts[:-1])[-self.settings.debts :]
+            self._claimed = replace(self._claimed, debts=debts[-1:], paid=paid)
+            # Once this is durable so is everything consumed before: it need not be kept any more.
+            self._memory.save(self._claimed, self._release_paid)
+
     def _release_paid(self) -> None:
-        """Tell proxies what they need not keep: not before this one has taken over."""
+        """Tell proxies what they need not keep."""
         if self._welcomed:
             for debt in self._claimed.paid:
                 if debt not in self._releasing:

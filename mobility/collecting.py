@@ -43,9 +43,11 @@ class Collector:
         self.reason = ""
         """Why something may be missing."""
         self.bytes = 0
-        self.began = client.env.now()
-        self.quiet_since = 0
-        """Since when nothing new came."""
+        self.heard_at = client.env.now()
+        """When the proxy last answered, or the client came."""
+        self.empty_at: int | None = None
+        """When it was asked that last had nothing more to say; None while there is more."""
+        self._asked_at = 0
         self._client = client
         self._stop = stop
         self._life = 0
@@ -71,6 +73,7 @@ class Collector:
                 stop=self._stop,
             )
 
+        self._asked_at = self._client.env.now()
         self._call = self._client.fetch(question, self._answered)
 
     def close(self, reason: str = "") -> None:
@@ -101,8 +104,8 @@ class Collector:
             self.reason = "time to keep"
         elif answer.dropped:
             self.reason = "quota"
-        if answer.items or not self.quiet_since:
-            self.quiet_since = env.now()
+        self.heard_at = env.now()
+        self.empty_at = None if answer.items or answer.more else self._asked_at
         self.bytes += sum(len(item.body or b"") for item in answer.items)
         self.exhausted = not answer.more
         if answer.items and answer.more:

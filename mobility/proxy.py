@@ -329,7 +329,8 @@ class MobilityProxy:
         handler = self.handlers.get((client, question.stay))
         if handler is not None and handler.claim < question.claim:
             self._forget(handler)
-        self._tell(asker, Released(call=asker.call))
+        # Batches become durable in order: this one after the erasing, whoever asked for that.
+        self.env.storage.write({}, lambda: self._tell(asker, Released(call=asker.call)))
 
     def _claim(self, client: str, claim: Claim) -> None:
         """The client moved in somewhere with that claim: it is not where it was before."""

@@ -182,9 +182,11 @@ class MobilityTrial:
             batch=random.choice([200, 4_000]),
             window=random.choice([1, 4]),
             json=random.random() < 0.2,
+            debts=100,
         )
         self.proxy_settings = ProxySettings(relay_time=SECOND)
-        self.ledgers = {name: Ledger(name, self.system, quota) for name in self.clients}
+        newest_go = service.first is Sacrifice.NEWEST
+        self.ledgers = {name: Ledger(name, self.system, quota, newest_go) for name in self.clients}
         self.wanted: dict[str, list[str]] = {}
         self._visited: dict[str, set[str]] = {name: set() for name in self.clients}
         """Proxies that a client may rely on."""
@@ -257,6 +259,7 @@ class MobilityTrial:
         if not isinstance(node.core, ClientNode) or node.paused:
             return
         client = node.core.client
+        self.ledgers[name].left(self.world.now)
         if way < 0.5:
             client.move_out()
             self.world.engine.at(self.world.now + away, self._come, name, True)
@@ -287,6 +290,7 @@ class MobilityTrial:
 
     def came(self, name: str, proxy: str) -> None:
         """That client moves in there, and relies on it from now on."""
+        self.ledgers[name].left(self.world.now)
         self._visited[name].add(proxy)
         if self._failing[proxy]:
             self.hurt(name)
@@ -294,6 +298,7 @@ class MobilityTrial:
     def arrived(self, name: str, proxy: str) -> None:
         """That client is live: it relies on nobody else."""
         self._visited[name] = {proxy}
+        self.ledgers[name].left_at = None
         if not self._failing[name] and not self._failing[proxy]:
             self.ledgers[name].safe(self.world.now)
 

@@ -6,8 +6,10 @@ order. A gap is allowed for a version only where something that was stated cost 
 
 * the system's history no longer has it, and
 * **quota**: at least as many messages as are kept were published on its topic since, or
-* **unsafe**: while it could still be had, the client was not in anybody's care. It had vanished and
-  that was not noticed yet, or a proxy was hurt that should have kept it.
+* **unsafe**: when it was published, the client was not in anybody's care. It had vanished and that
+  was not noticed yet, or a proxy was hurt that should have kept it.
+
+What was published before that is durable somewhere, and its loss is never excused.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ from dataclasses import dataclass, field
 from identifiers import Position, PublisherId
 from mobility.events import Consumed, Gap, Reset, Update
 from mobility.suite.system import Bases, SimulatedSystem
+from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.schedules import InvariantViolated
+
+UNDER_WAY = 60 * MILLISECOND
+"""How long a message may take to be delivered and durable."""
+UNREPORTED = 1_500 * MILLISECOND
+"""How long a proxy may not know that something was consumed."""
+NEVER = 1 << 62
 
 
 @dataclass(slots=True)
@@ -27,13 +36,14 @@ class Ledger:
     name: str
     system: SimulatedSystem
     quota: int
+    newest_go: bool
     bases: Bases = field(default_factory=dict)
     at: dict[tuple[str, PublisherId], int] = field(default_factory=dict)
     """The last version consumed of each stream."""
-    unsafe_since: int | None = None
-    """Since when the client has been in nobody's care."""
-    unsafe_until: int = -1
-    """When it last was not."""
+    unsafe_times: list[tuple[int, int]] = field(default_factory=list)
+    """When the client was in nobody's care."""
+    left_at: int | None = None
+    """When the client left the place where it was last live."""
     gaps: int = 0
 
     def restored(self, at: dict[tuple[str, PublisherId], int]) -> None:
@@ -94,24 +104,29 @@ class Ledger:
         if len(published) - version < there.history:
             return False
         at = published[version - 1].at
-        since = sum(each.at >= at for stream in there.streams.values() for each in stream)
+        # Where the newest go, what was there before, perhaps consumed already, took its place.
+        begin = min(at, self.left_at or at) - UNREPORTED if self.newest_go else at
+        since = sum(each.at >= begin for stream in there.streams.values() for each in stream)
         if since > self.quota:
             return True
-        return self.unsafe_since is not None or self.unsafe_until >= at
+        return any(since - UNDER_WAY <= at <= until for since, until in self.unsafe_times)
 
     def _wrong(self, topic: str, what: str) -> None:
         raise InvariantViolated(f"{self.name} on {topic}: {what}")
 
+    def left(self, now: int) -> None:
+        """The client moves, or is moving still."""
+        self.left_at = now if self.left_at is None else self.left_at
+
     def unsafe(self, now: int) -> None:
         """From now on the client is in nobody's care."""
-        if self.unsafe_since is None:
-            self.unsafe_since = now
+        if not self.unsafe_times or self.unsafe_times[-1][1] != NEVER:
+            self.unsafe_times.append((now, NEVER))
 
     def safe(self, now: int) -> None:
         """It is again."""
-        if self.unsafe_since is not None:
-            self.unsafe_since = None
-            self.unsafe_until = now
+        if self.unsafe_times:
+            self.unsafe_times[-1] = (self.unsafe_times[-1][0], min(self.unsafe_times[-1][1], now))
 
     def behind(self) -> str | None:
         """What the client has not consumed yet."""
@@ -124,6 +139,11 @@ class Ledger:
                     if not there.tells_base:
                         continue  # a stream that the client may never have heard of
                     at = self.bases[topic].get(publisher, 0)
-                if at < len(published):
+                missing = range(at + 1, len(published) + 1)
+                if not there.tells_base and all(
+                    self._excused(topic, publisher, each) for each in missing
+                ):
+                    continue  # nobody can tell before the next one comes
+                if missing:
                     return f"{self.name} has {at} of {len(published)} on {topic}"
         return None
