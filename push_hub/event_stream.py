@@ -34,6 +34,11 @@ class Event:
     update: Update | None = None
     notice: Notice | None = None
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether it says that all that was recorded before has been sent."""
+        return self.update is None and self.notice is None
+
 
 @dataclass(frozen=True, slots=True)
 class Notice:
@@ -76,7 +81,8 @@ def notice_event(kind: str, spelling: str, after: Position, resumes: Position) -
 
 
 def base_event(spelling: str, base: Iterable[Position]) -> bytes:
-    """Where a topic stood when its stream began: everything newer comes for certain."""
+    """Where the reader is in a topic when the stream has caught up: everything newer comes for
+    certain. Nothing, where this hub does not know."""
     data = {"topic": spelling, "base": [str(each) for each in base]}
     return f"event: base\ndata: {json.dumps(data)}\n\n".encode()
 

@@ -172,6 +172,13 @@ class Stream:
             return
         self._queue.put_nowait(event)
 
+    async def bases(self) -> dict[str, tuple[Position, ...]]:
+        """Once it has caught up: where its reader is in each topic, as that is spelled."""
+        return {
+            self.spellings[record.id]: await self._resumption.base(record.id)
+            for record in self.records
+        }
+
     def end(self) -> None:
         """Nothing more will come."""
         if not self._ended:

@@ -131,11 +131,9 @@ async def _roam(
             )
             movers.append(mover)
             tasks = [asyncio.create_task(mover.run()), asyncio.create_task(screen.done.wait())]
-            reading = _read_commands(mover, roamer.move_out, screen)
+            reading = _read_commands(mover, screen)
             try:
-                await asyncio.wait(
-                    tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-                )
+                await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
                 if tasks[0].done():
                     tasks[0].result()
             finally:
@@ -149,7 +147,7 @@ async def _roam(
         raise PsphError(str(error)) from None
 
 
-def _read_commands(mover: Mover, move_out: object, screen: Screen) -> bool:
+def _read_commands(mover: Mover, screen: Screen) -> bool:
     """Lines on standard input, where it can be waited for; whether it is."""
 
     def line() -> None:
@@ -161,7 +159,7 @@ def _read_commands(mover: Mover, move_out: object, screen: Screen) -> bool:
         if command == "move":
             mover.move(where or None)
         elif command == "out":
-            mover.pause()
+            mover.leave()
         elif command == "quit":
             screen.done.set()
         elif command:
@@ -185,9 +183,10 @@ class Screen:
 
     def consume(self, event: Update | Gap | Reset) -> None:
         from mobility import Gap, Update
+        from psph.mobility.roamer import Enough
 
         if self.done.is_set():
-            return
+            raise Enough
         if isinstance(event, Update):
             self._update(event)
         elif isinstance(event, Gap):

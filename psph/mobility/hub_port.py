@@ -85,32 +85,33 @@ class HubSubscription:
                 await self._hub.context.carrying.admit(topic, NAME)
                 after = None if self._at is None else tuple(self._at.values())
                 last = self._hub.settings.history
-                stream = await self._hub.streams.open(
-                    [topic], [after], NAME, last=last, whole=True
-                )
+                stream = await self._hub.streams.open([topic], [after], NAME, last=last, whole=True)
                 try:
-                    await self._begin(stream.records[0].id)
                     async for event in stream:
-                        if event is not None and event.update is not None:
+                        if event is None:
+                            continue
+                        if event.update is not None:
                             self._deliver(event.update)
-                        elif event is not None and event.notice is not None:
+                        elif event.notice is not None:
                             self._notice(event.notice)
+                        elif event.caught_up:
+                            self._begin((await stream.bases())[topic.spelling])
                 finally:
                     self._hub.streams.shut(stream)
             except (Refused, StoreError) as error:
                 _log.info("a subscription for a client has to wait: %s", error)
             await asyncio.sleep(_AGAIN)
 
-    async def _begin(self, topic_id: int) -> None:
-        base = await self._hub.store.positions(topic_id)
+    def _begin(self, base: tuple[Position, ...]) -> None:
         if self._at is None:
             self._at = {each.publisher: each for each in base}
         if not self._told:
             self._told = True
-            self._listener.subscribed(self._name, tuple(base) or None)
+            self._listener.subscribed(self._name, base or None)
 
     def _deliver(self, update: Update) -> None:
-        assert self._at is not None
+        if self._at is None:
+            self._at = {}
         self._at[update.position.publisher] = update.position
         message = Message(update.body, kind_of(update.content_type))
         self._listener.deliver(self._name, update.position, message)

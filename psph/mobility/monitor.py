@@ -10,6 +10,7 @@ import asyncio
 import ipaddress
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +37,7 @@ def network_state(
         if len(fields) > 2 and fields[1] == "00000000":
             found.add(f"default {fields[0]} {fields[2]}")
     lines = _lines(addresses)
-    for line, following in zip(lines, lines[1:], strict=False):
+    for line, following in pairwise(lines):
         if "/32 host LOCAL" in following:
             found.add(line.split()[-1])
     for line in _lines(addresses_6):

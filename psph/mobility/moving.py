@@ -25,6 +25,8 @@ class Wish:
     hub: str | None = None
     away: bool = False
     """The present hub is gone."""
+    out: bool = False
+    """To nowhere, until the next wish."""
 
 
 class Mover:
@@ -56,6 +58,10 @@ class Mover:
         """Go there, or to the next one."""
         self._wishes.put_nowait(Wish(reason, hub))
 
+    def leave(self) -> None:
+        """Be nowhere, until somebody wishes otherwise."""
+        self._wishes.put_nowait(Wish("asked to", out=True))
+
     def lost(self, reason: str) -> None:
         """The hub is gone: the roamer says so."""
         self._wishes.put_nowait(Wish(f"the hub is gone ({reason})", away=True))
@@ -68,12 +74,19 @@ class Mover:
         watching = asyncio.create_task(self._watch())
         try:
             await self._go(Wish("the beginning", away=True))
+            out = False
             while True:
                 wish = Wish("it is time")
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._every):
+                    async with asyncio.timeout(None if out else self._every):
                         wish = await self._wishes.get()
-                await self._go(wish)
+                if out and wish.away:
+                    continue
+                out = wish.out
+                if out:
+                    await self._roamer.move_out(_TOLD)
+                else:
+                    await self._go(wish)
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -51,6 +52,16 @@ class HubUnusable(Exception):
     """A hub that a client cannot move to, and why."""
 
 
+class Enough(Exception):
+    """Raised by who consumes and wants no more: this event and later ones count as not consumed."""
+
+
+class _Node(LinklessNode):
+    def _core_failed(self) -> None:
+        if not isinstance(sys.exc_info()[1], Enough):
+            super()._core_failed()
+
+
 class _Said(msgspec.Struct):
     proxy: str
     version: int
@@ -78,7 +89,7 @@ class Roamer:
         self._lost = lost
         self._settings = settings
         self._token = token
-        self._node = LinklessNode("roam", storage=state)
+        self._node = _Node("roam", storage=state)
         self._names: dict[str, str] = {}
         self._urls: dict[str, str] = {}
         self._changed = asyncio.Event()

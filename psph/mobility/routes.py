@@ -1,9 +1,9 @@
 """The endpoints of a mobility proxy: docs/mobility.md says how to use them.
 
-    GET  /mobility              who this proxy is
-    GET  /mobility/stream       what it says to a session, as Server-Sent Events
-    POST /mobility/messages     what a session says
-    POST /mobility/relay        what another proxy asks, answered in the response
+GET  /mobility              who this proxy is
+GET  /mobility/stream       what it says to a session, as Server-Sent Events
+POST /mobility/messages     what a session says
+POST /mobility/relay        what another proxy asks, answered in the response
 """
 
 from __future__ import annotations
