@@ -60,20 +60,25 @@ class FabricPort:
         if ids is None:
             _log.warning("%r is published to, and is no topic", topic[:100])
             return
+        later = partial(self._later, done)
         offer = client.offers.get(ids)
         if offer is not None and position is not None:
             history = offer.history
             known = (position.publisher.raw, position.epoch) == (history.publisher, history.epoch)
             if known and position.version <= history.latest:
-                self._node.env.call_later(0, done)  # it was taken before
+                later()  # it was taken before
                 return
         try:
             metadata = {_KIND: message.kind} if message.kind else None
-            client.publish(*ids, message.body, metadata, position=position, done=done)
+            client.publish(*ids, message.body, metadata, position=position, done=later)
         except NotPublished as error:
             _log.info("a publication waits: %s", error)
             again = partial(self.publish, topic, position, message, done)
             self._node.env.call_later(_AGAIN, again)
+
+    def _later(self, done: Callable[[], None]) -> None:
+        # A stream that is not durable has taken a version at once, inside the call.
+        self._node.env.call_later(0, done)
 
 
 class FabricSubscription:
