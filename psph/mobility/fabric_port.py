@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from identifiers import InvalidTopic, Position, identify
-from mobility import After, Listener, Message, PubSub, Subscription
+from mobility import After, Listener, Message
 from mobility.service import LONGEST_KIND
 from psirp_sim.node import FabricNode
 from psirp_sim.publications.errors import NotPublished
@@ -22,7 +22,6 @@ from psirp_sim.wire.rendezvous import Code
 
 _log = logging.getLogger(__name__)
 
-NATIVE = "psirp:"
 _IDS = re.compile(r"psirp:([0-9a-f]{64})/([0-9a-f]{64})")
 _KIND = "kind"
 _AGAIN = 200_000_000
@@ -126,25 +125,3 @@ class FabricSubscription:
             first = Position(event.publisher, event.epoch, event.first)
             last = Position(event.publisher, event.epoch, event.last)
             self._listener.gap(self._topic, first, last)
-
-
-class NativeTopics:
-    """Implements `mobility.port.PubSub`: native topics at the fabric, all others elsewhere."""
-
-    def __init__(self, fabric: PubSub, others: PubSub) -> None:
-        self._fabric = fabric
-        self._others = others
-
-    def _home(self, topic: str) -> PubSub:
-        return self._fabric if topic.startswith(NATIVE) else self._others
-
-    def history(self, topic: str) -> int:
-        return self._home(topic).history(topic)
-
-    def subscribe(self, topic: str, after: After, listener: Listener) -> Subscription:
-        return self._home(topic).subscribe(topic, after, listener)
-
-    def publish(
-        self, topic: str, position: Position | None, message: Message, done: Callable[[], None]
-    ) -> None:
-        self._home(topic).publish(topic, position, message, done)

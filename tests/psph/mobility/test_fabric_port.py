@@ -10,7 +10,8 @@ from identifiers import Position, PublisherId
 from mobility import Message
 from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.runtime.loopback import LoopbackFabric
-from psph.mobility.fabric_port import FabricPort, NativeTopics, ids_of
+from psph.mobility.fabric_port import FabricPort, ids_of
+from psph.mobility.native_topics import NativeTopics
 from tests.psph.mobility.places import until
 
 TOPIC = f"psirp:{'5c' * 32}/{'ab' * 32}"
