@@ -3,7 +3,8 @@
 At a PSPH:
 
 * `hub_port`, `fabric_port`, `native_topics`: what the proxy core subscribes at;
-* `sessions`, `routes`: clients over HTTP; `peers`: other proxies, and which ones they are;
+* `sessions`, `routes`: clients over HTTP; `publish_routes`: what they publish;
+* `peers`: other proxies, and which ones they are;
 * `proxy`: puts them together; it runs with the hub's application.
 
 At a client:

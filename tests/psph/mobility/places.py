@@ -49,13 +49,17 @@ class Place:
     def stays(self, state):
         return [each for each in self.core.handlers.values() if each.state == state]
 
+    def _started(self, hub):
+        self.published = []
+        hub.listen(lambda update: self.published.append(update.body.decode()))
+
     def serving(self):
         def make(url):
             settings = HubSettings(
                 url, follow_after=None, history=1_024,
                 publishers=(Publisher(TOKEN, "http"),), allow_fetch=parse_networks(LOOPBACK),
             )  # fmt: skip
-            self.app = create_app(settings, self.directory)
+            self.app = create_app(settings, self.directory, started=self._started)
             self.proxy.add(self.app, url)
             return self.app
 
@@ -102,8 +106,9 @@ class Relay:
 
     def __init__(self, port):
         self._to = port
-        self._open = asyncio.Event()
+        self._open, self._answers = asyncio.Event(), asyncio.Event()
         self._open.set()
+        self._answers.set()
         self._tasks = set()
 
     async def __aenter__(self):
@@ -120,20 +125,27 @@ class Relay:
 
     def fall_silent(self):
         self._open.clear()
+        self._answers.clear()
+
+    def keep_answers(self):
+        """The hub hears everything, and is not heard."""
+        self._answers.clear()
 
     async def _serve(self, reader, writer):
         there, back = await asyncio.open_connection("127.0.0.1", self._to)
-        for source, sink in ((reader, back), (there, writer)):
-            task = asyncio.create_task(self._pump(source, sink))
+        for source, sink, way in (
+            (reader, back, self._open), (there, writer, self._answers),
+        ):  # fmt: skip
+            task = asyncio.create_task(self._pump(source, sink, way))
             self._tasks.add(task)
 
-    async def _pump(self, source, sink):
+    async def _pump(self, source, sink, way):
         try:
             while chunk := await source.read(65_536):
-                await self._open.wait()
+                await way.wait()
                 sink.write(chunk)
                 await sink.drain()
-            await self._open.wait()
+            await way.wait()
         except ConnectionError:
             pass
         finally:
