@@ -14,5 +14,5 @@ At a client:
 * `roamer`: the client, for programs under asyncio;
 * `moving`, `monitor`: when to move, and where to.
 
-docs/mobility.md has the endpoints.
+docs/roaming.md has the endpoints.
 """

@@ -191,7 +191,8 @@ def test_a_moving_publisher_is_heard_once_and_in_order(world, tmp_path):
                     body = json.loads(line.removeprefix(b"data: "))["body_b64"]
                     numbers.append(int(base64.b64decode(body)))
                     if numbers[-1] == count:
-                        return numbers
+                        break
+        return numbers
 
     async def main():
         timeout = aiohttp.ClientTimeout(total=LONG)
