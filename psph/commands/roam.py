@@ -97,10 +97,9 @@ def roam(
     A line `publish TOPIC TEXT` publishes once, in order, from wherever the client is next.
     """
     for topic in topics:
-        try:
-            identify(topic)
-        except InvalidTopic as error:
-            raise click.UsageError(f"TOPIC: {error}") from None
+        following.web_url(topic, "TOPIC")
+    if len({identify(topic).canonical for topic in topics}) < len(topics):
+        raise click.UsageError("TOPIC: the same one is named twice")
     for hub in hubs:
         following.web_url(hub, "--hub")
     if state is not None and not state.parent.is_dir():

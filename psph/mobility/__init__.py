@@ -9,7 +9,8 @@ At a PSPH:
 
 At a client:
 
-* `stream_port`: the browser stream of a hub as the client's access point; `event_reading`;
+* `stream_port`, `topic_stream`, `event_reading`: the browser stream of a hub as the client's access
+  point;
 * `link`: the client's connection to a proxy; `publishing`: what it publishes;
 * `roamer`: the client, for programs under asyncio;
 * `moving`, `monitor`: when to move, and where to.

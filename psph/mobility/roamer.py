@@ -22,6 +22,7 @@ from typing import Self
 import aiohttp
 import msgspec
 
+from identifiers import identify
 from mobility import (
     SECRET_BYTES,
     ClientSettings,
@@ -81,9 +82,13 @@ class Roamer:
         settings: ClientSettings | None = None,
         token: str = "",
     ) -> None:
-        """`notice` hears of moves; `lost`, with the reason, that the hub is gone: the client is
+        """InvalidTopic or ValueError for topics that are none, or one twice.
+
+        `notice` hears of moves; `lost`, with the reason, that the hub is gone: the client is
         nowhere then until it is moved. `token` is what hubs want to see before they publish."""
         self._topics = tuple(topics)
+        if len({identify(each).canonical for each in self._topics}) < len(self._topics):
+            raise ValueError("the same topic is named twice")
         self._consume = consume
         self._notice = notice
         self._lost = lost
