@@ -57,13 +57,14 @@ def broker() -> Iterator[int | None]:
         file.write_text(CONFIGURATION.format(port=port, host=HOST))
         with subprocess.Popen([found, "-c", str(file)]) as process:
             try:
-                _wait_for(port, process)
+                wait_for(port, process)
                 yield port
             finally:
                 process.kill()
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Until a broker that was started takes connections."""
     deadline = time.monotonic() + PATIENCE
     while process.poll() is None and time.monotonic() < deadline:
         try:
