@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable, Sequence
 from getpass import getuser
 from pathlib import Path
 
@@ -20,7 +21,6 @@ BRIDGE = """\
 connection bridge
 address {host}:{port}
 bridge_protocol_version mqttv50
-topic # both 1
 cleansession false
 restart_timeout 1
 notifications false
@@ -31,7 +31,15 @@ notifications false
 class Brokers:
     """A and B: each a process that can be killed and started again."""
 
-    def __init__(self, directory: Path, ports: tuple[int, int], *, durable: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        ports: Sequence[int],
+        *,
+        durable: bool = False,
+        topics: Iterable[str] = ("#",),
+    ) -> None:
+        """`topics`: what the bridge carries."""
         self.places = {name: f"{HOST}:{port}" for name, port in zip("AB", ports, strict=True)}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._files: dict[str, Path] = {}
@@ -44,6 +52,7 @@ class Brokers:
                 text += DURABLE.format(user=getuser(), directory=folder)
             if name == "A":
                 text += BRIDGE.format(host=HOST, port=ports[1])
+                text += "".join(f"topic {topic} both 1\n" for topic in topics)
             self._files[name] = folder / "mosquitto.conf"
             self._files[name].write_text(text)
 

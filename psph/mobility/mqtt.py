@@ -74,11 +74,16 @@ class MqttPubSub:
         self._topics: dict[str, _Topic] = {}
         self._fences: dict[bytes, Callable[[], None]] = {}
 
-    def connect(self, place: str, lost: Callable[[], None], keep: int = 0) -> None:
+    def connect(
+        self,
+        place: str,
+        lost: Callable[[], None],
+        keep: int = 0,
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
         """Be at that broker; everything that is subscribed to is, there."""
         self._connection = Connection(place, self.name, self._heard, lost, keep)
-        own = [CALLS + self.name, FENCES + self.name]
-        self._connection.subscribe(own, lambda: None)
+        self._connection.subscribe([CALLS + self.name, FENCES + self.name], ready)
         for name, there in self._topics.items():
             self._subscribe(name, there)
 

@@ -72,7 +72,11 @@ class Connection:
             """May take as long as the network likes, so it has a thread."""
             try:
                 client.connect(
-                    host, int(port), KEEP_ALIVE, clean_start=not keep, properties=properties
+                    host.strip("[]"),
+                    int(port),
+                    KEEP_ALIVE,
+                    clean_start=not keep,
+                    properties=properties,
                 )
             except (OSError, ValueError):
                 self._later(self._end)
@@ -81,11 +85,16 @@ class Connection:
 
     # What may be asked
 
-    def subscribe(self, topics: list[str], done: Callable[[], None], local: bool = True) -> None:
-        """`local`: what this connection itself publishes comes, too."""
+    def subscribe(self, topics: list[str], done: Callable[[], None], retained: bool = True) -> None:
+        """`retained`: begin with what the broker retains."""
+        handling = (
+            SubscribeOptions.RETAIN_SEND_ON_SUBSCRIBE
+            if retained
+            else SubscribeOptions.RETAIN_DO_NOT_SEND
+        )
 
         def ask() -> None:
-            options = SubscribeOptions(qos=1, noLocal=not local)
+            options = SubscribeOptions(qos=1, retainHandling=handling)
             _, mid = self._client.subscribe([(topic, options) for topic in topics])
             if mid is not None:
                 self._subscribed[mid] = done

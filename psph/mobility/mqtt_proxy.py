@@ -1,8 +1,8 @@
-"""A mobility proxy at an MQTT broker, for as long as it is open."""
+"""A mobility proxy at an MQTT broker, and its entrance, for as long as it is open."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from mobility import MobilityProxy, ProxySettings
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.udp import UdpNode
 from psph.mobility.mqtt import MqttPubSub
+from psph.mobility.mqtt_entrance import Entrance
 
 KEEP = 24 * 3600
 """Seconds for which the broker keeps what comes while the proxy is down."""
@@ -19,24 +20,35 @@ AGAIN = 1 * SECOND
 
 @asynccontextmanager
 async def mqtt_proxy(
-    place: str, data: Path | None = None, settings: ProxySettings | None = None
+    place: str,
+    storage: Path | None = None,
+    entrance: tuple[str, ...] = (),
+    settings: ProxySettings | None = None,
+    ready: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[MobilityProxy]:
-    """The proxy of the broker at `place` (HOST:PORT), which is its name, too."""
-    if data is not None:
-        data.mkdir(parents=True, exist_ok=True)
-    storage = None if data is None else data / "mobility"
+    """The proxy of the broker at `place` (HOST:PORT), which is its name, too.
+
+    `entrance` names plain topics whose messages get a Position here. `ready` is called whenever the
+    broker can be used.
+    """
     async with UdpNode(place, ("127.0.0.1", 0), storage=storage) as node:
         port = MqttPubSub(node, place)
         proxy = MobilityProxy(node, place, port, port.send, settings)
         port.receive = proxy.receive
 
         def connect() -> None:
-            port.connect(place, lambda: (node.call_later(AGAIN, connect), None)[1], KEEP)
+            port.connect(place, lost, KEEP, ready)
+
+        def lost() -> None:
+            node.call_later(AGAIN, connect)
 
         # What it buffers is known before the broker sends what waits.
         node.run(lambda env: proxy)
         connect()
+        numbering = Entrance(node, place, entrance) if entrance else None
         try:
             yield proxy
         finally:
             port.disconnect()
+            if numbering is not None:
+                numbering.close()
