@@ -1,4 +1,8 @@
-"""Two plain mosquitto brokers, A and B, with a bridge that A keeps to B."""
+"""Two plain mosquitto brokers, A and B, with a bridge that B keeps to A.
+
+What B has for A waits at B while A is gone. The other way nothing waits: the session of a bridge of
+MQTT 5 ends with its connection (mosquitto 2.0).
+"""
 
 from __future__ import annotations
 
@@ -50,8 +54,8 @@ class Brokers:
             if durable:
                 text = text.replace("persistence false\n", "")
                 text += DURABLE.format(user=getuser(), directory=folder)
-            if name == "A":
-                text += BRIDGE.format(host=HOST, port=ports[1])
+            if name == "B":
+                text += BRIDGE.format(host=HOST, port=ports[0])
                 text += "".join(f"topic {topic} both 1\n" for topic in topics)
             self._files[name] = folder / "mosquitto.conf"
             self._files[name].write_text(text)

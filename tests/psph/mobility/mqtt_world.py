@@ -49,7 +49,7 @@ class World:
     async def __aenter__(self):
         await self._stack.__aenter__()
         self._stack.callback(self.brokers.stop)
-        for name in "BA":
+        for name in "AB":
             self.brokers.start(name)
         self._stack.callback(lambda: [self.kill_proxy(name) for name in list(self._proxies)])
         for name in "AB":
@@ -110,6 +110,8 @@ async def exactly(arrivals, numbers):
         lambda: arrivals.numbers[-1:] == expected[-1:],
         lambda: f"{len(arrivals.numbers)} of {len(expected)}, {arrivals.other}",
     )
+    missing = sorted(set(expected) - set(arrivals.numbers))
+    assert not missing, f"missing: {missing}, told: {arrivals.other}"
     assert arrivals.numbers == expected
     assert arrivals.other == []
 
