@@ -415,8 +415,8 @@ class MobileClient:
         self._notify(MovedIn(self.proxy, size, missing))
 
     def _pay(self) -> None:
-        """Everything has been consumed. Earlier stays are over once this proxy has taken over: until
-        then, what is published after this client vanishes might be kept by nobody else."""
+        """Everything has been consumed. Earlier stays are over once this proxy has taken over:
+        until then, what is published after this client vanishes might be kept by nobody else."""
         debts = self._claimed.debts
         if self.stage is Stage.LIVE and self._welcomed and len(debts) > 1:
             paid = (*self._claimed.paid, *debts[:-1])[-self.settings.debts :]

@@ -105,15 +105,15 @@ class SiblingHubs:
         except NothingFound:
             return []
         others = [each for each in found.proxies if _normal(str(each)) != self._own]
-        return [_base_url(each) for each in self._resolver.order(others)]
+        return [base_url(each) for each in self._resolver.order(others)]
 
 
 def hub_url(endpoint: Endpoint) -> str:
     """Where the hub of a PSPH is."""
-    return f"{_base_url(endpoint)}/hub"
+    return f"{base_url(endpoint)}/hub"
 
 
-def _base_url(endpoint: Endpoint) -> str:
+def base_url(endpoint: Endpoint) -> str:
     return f"http://{endpoint.host}:{endpoint.port}"
 
 

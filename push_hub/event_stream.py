@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +33,11 @@ class Event:
     data: bytes
     update: Update | None = None
     notice: Notice | None = None
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether it says that all that was recorded before has been sent."""
+        return self.update is None and self.notice is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,13 @@ def notice_event(kind: str, spelling: str, after: Position, resumes: Position) -
     data = {"topic": spelling, "after": str(after), "resumes": str(resumes)}
     notice = Notice(kind, spelling, after, resumes)
     return Event(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode(), notice=notice)
+
+
+def base_event(spelling: str, base: Iterable[Position]) -> bytes:
+    """Where the reader is in a topic when the stream has caught up: everything newer comes for
+    certain. Nothing, where this hub does not know."""
+    data = {"topic": spelling, "base": [str(each) for each in base]}
+    return f"event: base\ndata: {json.dumps(data)}\n\n".encode()
 
 
 def caught_up_event() -> Event:

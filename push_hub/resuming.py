@@ -83,6 +83,14 @@ class Resumption:
                     async for event in self._send(update, None):
                         yield event
 
+    async def base(self, topic_id: int) -> tuple[Position, ...]:
+        """After `catch_up`: where the reader is, of each publisher; nothing when this hub has
+        nothing of the topic yet, and so cannot tell."""
+        known, start = await self._context.store.positions(topic_id), self._starts[topic_id]
+        if not known or (not start.after and not start.last):
+            return tuple(known)  # it begins now
+        return tuple(at for (topic, _), at in self._last.items() if topic == topic_id)
+
     async def next(self, queued: Event) -> AsyncIterator[Event]:
         """An update that was just recorded, and what comes before it."""
         update = queued.update

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from aiohttp import web
 
 from identifiers import InvalidPosition, Position, PublisherId
 from push_hub.errors import BadRequest
-from push_hub.event_stream import HEARTBEAT, alive_event
+from push_hub.event_stream import HEARTBEAT, alive_event, base_event
 from push_hub.keys import HUB
 from push_hub.requests import web_topic
 
 MAX_POSITIONS: Final = 64
 """Publishers of one topic whose Positions a stream may resume after."""
+
+
+NOW: Final = "now"
+"""In the place of Positions: nothing that was there before."""
 
 
 def add_stream(app: web.Application) -> None:
@@ -32,10 +37,15 @@ async def get_stream(request: web.Request) -> web.StreamResponse:
     after = _after(request)
     if len(after) not in (0, 1, len(topics)):
         raise BadRequest("give `after` once, or once for each topic")
+    name, based = f"stream {request.remote}", request.query.get("base") == "event"
+    if based:
+        # Somebody who counts versions: the base is only true once the topic's own hub has answered.
+        await asyncio.gather(*(hub.context.carrying.admit(each, name) for each in topics.values()))
     stream = await hub.streams.open(
         list(topics.values()),
         after * len(topics) if len(after) == 1 else after or [()] * len(topics),
-        f"stream {request.remote}",
+        name,
+        last=hub.settings.history if based else 1,
         whole=_whole(request.query.get("content", "")),
         shared=len(after) == 1,
     )
@@ -57,6 +67,9 @@ async def get_stream(request: web.Request) -> web.StreamResponse:
         await response.write(b"retry: 3000\n\n" + (heartbeat if audible else b""))
         async for event in stream:
             await response.write(heartbeat if event is None else event.data)
+            if based and event is not None and event.caught_up:
+                for topic, base in (await stream.bases()).items():
+                    await response.write(base_event(topic, base))
             if event is not None and event.update is not None:
                 hub.counters["browser_events"] += 1
                 hub.context.tracer.browser_sent(event.update, stream.name)
@@ -67,12 +80,13 @@ async def get_stream(request: web.Request) -> web.StreamResponse:
     return response
 
 
-def _after(request: web.Request) -> list[tuple[Position, ...]]:
-    """The Positions to resume after, from Last-Event-ID or each `after`, which may have several."""
+def _after(request: web.Request) -> list[tuple[Position, ...] | None]:
+    """The Positions to resume after, from Last-Event-ID or each `after`, which may have several;
+    None where it is `now`."""
     # The header first: a browser that reconnects sends the URL it began with.
     header = request.headers.get("Last-Event-ID")
     texts = [header] if header else request.query.getall("after", [])
-    return [_positions(text) for text in texts]
+    return [None if text == NOW else _positions(text) for text in texts]
 
 
 def _positions(text: str) -> tuple[Position, ...]:

@@ -49,7 +49,7 @@ class Streams:
     async def open(
         self,
         topics: Sequence[Topic],
-        after: Sequence[Sequence[Position]],
+        after: Sequence[Sequence[Position] | None],
         name: str,
         *,
         last: int = 1,
@@ -57,7 +57,7 @@ class Streams:
         shared: bool = False,
     ) -> Stream:
         """A stream of the topics, each from after the Positions given for it (one of each
-        publisher), or with its `last` so many versions.
+        publisher), or with its `last` so many versions; where None is given, from now on.
 
         `whole`: feeds are sent as they are and not as entries. `shared`: the one Position was
         given for all topics together.
@@ -79,7 +79,7 @@ class Streams:
             self._count -= 1
             raise
         starts = [
-            Start(record.id, topic, tuple(positions), last)
+            Start(record.id, topic, tuple(positions or ()), 0 if positions is None else last)
             for record, topic, positions in zip(records, topics, after, strict=True)
         ]
         resumption = Resumption(self._context, self._recalling, starts, whole=whole, shared=shared)
@@ -171,6 +171,13 @@ class Stream:
             self.abort()
             return
         self._queue.put_nowait(event)
+
+    async def bases(self) -> dict[str, tuple[Position, ...]]:
+        """Once it has caught up: where its reader is in each topic, as that is spelled."""
+        return {
+            self.spellings[record.id]: await self._resumption.base(record.id)
+            for record in self.records
+        }
 
     def end(self) -> None:
         """Nothing more will come."""

@@ -104,7 +104,7 @@ class Ledger:
         if len(published) - version < there.history:
             return False
         at = published[version - 1].at
-        # The newest go: what was there before, perhaps consumed and not reported yet, took its place.
+        # Where the newest go, what was there before, perhaps consumed already, took its place.
         begin = min(at, self.left_at or at) - UNREPORTED if self.newest_go else at
         since = sum(each.at >= begin for stream in there.streams.values() for each in stream)
         if since > self.quota:
@@ -139,6 +139,11 @@ class Ledger:
                     if not there.tells_base:
                         continue  # a stream that the client may never have heard of
                     at = self.bases[topic].get(publisher, 0)
-                if at < len(published):
+                missing = range(at + 1, len(published) + 1)
+                if not there.tells_base and all(
+                    self._excused(topic, publisher, each) for each in missing
+                ):
+                    continue  # nobody can tell before the next one comes
+                if missing:
                     return f"{self.name} has {at} of {len(published)} on {topic}"
         return None

@@ -14,6 +14,7 @@ from identifiers import Position, PublisherId
 from mobility.port import After, Listener, Message
 from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.environment import Environment
+from psirp_sim.runtime.schedules import InvariantViolated
 from psirp_sim.runtime.simulator import Simulator, stream
 
 Bases = dict[str, dict[PublisherId, int]]
@@ -125,7 +126,8 @@ class SimulatedSystem:
         published = there.streams.setdefault(position.publisher, [])
         if position.version <= len(published):
             return False
-        assert position.version == len(published) + 1, f"{position} was published out of order"
+        if position.version != len(published) + 1:
+            raise InvariantViolated(f"{position} was published out of order")
         each = Published(position, message, self.world.now)
         published.append(each)
         for subscription in list(there.subscriptions):

@@ -24,6 +24,7 @@ from psph.configuration.bootstrap import BootstrapConfiguration
 from psph.configuration.chat import ChatConfiguration
 from psph.configuration.dns import DnsConfiguration
 from psph.configuration.hub import HubConfiguration, ProxyConfiguration
+from psph.configuration.mobility import MobilityConfiguration
 from psph.configuration.publications import PublicationConfiguration
 from psph.configuration.rendezvous import RendezvousConfiguration
 from psph.trace_writer import TraceSettings
@@ -208,6 +209,7 @@ class NodeConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     hub: HubConfiguration = HubConfiguration()
     proxy: ProxyConfiguration = ProxyConfiguration()
     chat: ChatConfiguration = ChatConfiguration()
+    mobility: MobilityConfiguration = MobilityConfiguration()
 
     def __post_init__(self) -> None:
         if "dns" in self.node.roles and self.dns is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mobility import MobilityProxy, ProxySettings
 from psirp_sim.runtime.durations import SECOND
-from psirp_sim.runtime.udp import UdpNode
+from psirp_sim.runtime.linkless import LinklessNode
 from psph.mobility.mqtt import MqttPubSub
 from psph.mobility.mqtt_entrance import Entrance
 
@@ -31,7 +31,7 @@ async def mqtt_proxy(
     `entrance` names plain topics whose messages get a Position here. `ready` is called whenever the
     broker can be used.
     """
-    async with UdpNode(place, ("127.0.0.1", 0), storage=storage) as node:
+    async with LinklessNode(place, storage=storage) as node:
         port = MqttPubSub(node, place)
         proxy = MobilityProxy(node, place, port, port.send, settings)
         port.receive = proxy.receive

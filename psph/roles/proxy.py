@@ -71,6 +71,7 @@ async def start(process: Process, running: RunningNode) -> None:
         started=started,
         extend=extend,
         siblings=SiblingHubs(resolver, domain, bootstrap.endpoint),
+        records=resolver,
     )
     registration = bootstrap.registrar_settings(process.directory)
     if registration is not None:

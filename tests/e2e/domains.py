@@ -74,12 +74,14 @@ class Domains:
         proxy="",
         hub="",
         traces="",
+        mobility="",
+        linger=0.5,
         more_records=(),
         others=None,
     ):
-        """`zones` are names of zones with a PSPH each, or `Psph`s. `proxy`, `hub` and `traces` are
-        lines for those tables, `more_records` go into every zone. `others` are zones without a
-        PSPH, and their records."""
+        """`zones` are names of zones with a PSPH each, or `Psph`s. `proxy`, `hub`, `traces` and
+        `mobility` are lines for those tables, `more_records` go into every zone. `others` are zones
+        without a PSPH, and their records. `linger` is how long chains outlive their readers."""
         self.directory = Path(directory)
         self.psphs = {
             each.key: each
@@ -88,7 +90,8 @@ class Domains:
         self.zones = list(dict.fromkeys(each.zone for each in self.psphs.values()))
         self.others = dict(others or {})
         self.dns_port = free_port()
-        self.proxy, self.hub_lines, self.traces = proxy, hub, traces
+        self.proxy, self.hub_lines, self.traces, self.mobility = proxy, hub, traces, mobility
+        self.linger = linger
         self.more_records = list(more_records)
         self.fabric = [self._serving(f"n{number}") for number in range(nodes)]
         self.ports = {each.name: free_port() for each in self.fabric}
@@ -193,7 +196,7 @@ dns_zones = {json.dumps([*self.zones, *self.others])}
 {psph.hub}
 [proxy]
 request_lease_s = 3.0
-linger_s = 0.5
+linger_s = {self.linger}
 {self.proxy}
 {psph.proxy}
 [bootstrap]
@@ -207,6 +210,10 @@ ttl_s = {TTL}
 [traces]
 directory = "traces"
 {self.traces}
+[mobility]
+peers = {json.dumps([self.hub(each) for each in self.psphs])}
+allow_peer = ["127.0.0.0/8"]
+{self.mobility}
 """
         )
 

@@ -11,27 +11,7 @@ from mobility.collecting import Collector
 from mobility.handler import Handler
 from mobility.identity import Claim
 from mobility.merging import Flow
-from mobility.outgoing import Outgoing
 from mobility.proxy import MobilityProxy
-
-
-class _With:
-    """Other parts stand in the place of the true ones while a core is made."""
-
-    PARTS: tuple[object, str, type] = ()
-
-    def __init__(self, *args):
-        module, name, part = self.PARTS
-        usual = getattr(module, name)
-        setattr(module, name, part)
-        try:
-            super().__init__(*args)
-            self.made()
-        finally:
-            setattr(module, name, usual)
-
-    def made(self):
-        pass
 
 
 def with_flow(part):
@@ -171,9 +151,7 @@ class DetachesBeforeTheAnswer(MobileClient):
 
     def _ask_to_leave(self):
         super()._ask_to_leave()
-        self._pubsub.detach()
         self._ear.deaf = True
-        self._ear = None
 
 
 class _LosesItsPlace(Collector):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.mqtt_bridge import Brokers
 from bench.mqtt_movers import Roamer
-from psirp_sim.runtime.udp import UdpNode
+from psirp_sim.runtime.linkless import LinklessNode
 from tests.ports import free_ports
 
 PATIENCE = 40
@@ -81,7 +81,7 @@ class World:
 
     async def roamer(self, name, settings=None):
         """A client with a disk of its own."""
-        node = UdpNode(name, ("127.0.0.1", 0), storage=self._directory / name)
+        node = LinklessNode(name, storage=self._directory / name)
         await self._stack.enter_async_context(node)
         roamer = Roamer(node, name.encode().ljust(32, b"."), settings)
         node.run(lambda env: roamer.client)

@@ -14,7 +14,7 @@ from tests.psph.mobility.mqtt_world import World, exactly, in_a_loop, publishing
 
 pytestmark = pytest.mark.skipif(mqtt.program() is None, reason="mosquitto is not installed")
 
-SOON = ClientSettings(retry_first=300 * MILLISECOND, alive=500 * MILLISECOND)
+SOON = ClientSettings(retry_first=300 * MILLISECOND, retry_most=600 * MILLISECOND)
 
 
 @in_a_loop

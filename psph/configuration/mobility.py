@@ -1,0 +1,68 @@
+"""Mobility at a PSPH, as the configuration has it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from mobility.messages import LARGEST
+from mobility.service import LARGEST_QUOTA, LONGEST_KEEP, Quota, Service
+from mobility.settings import ProxySettings
+from push_hub.addresses import parse_networks
+from push_hub.siblings import base_url
+
+_Amount = Annotated[int, Meta(ge=0, le=LARGEST_QUOTA)]
+
+
+class MobilityConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Every hub of `psph serve` has a mobility proxy for clients that move."""
+
+    enabled: bool = True
+    """Whether clients may move in here."""
+    peers: list[str] = []
+    """Public URLs of hubs whose proxies may be asked, besides those found in DNS."""
+    allow_peer: list[str] = []
+    """Private networks that other proxies may be in nevertheless."""
+    buffer: bool = False
+    """Whether topics are buffered for clients that are away even where history would do."""
+    clients: Annotated[int, Meta(ge=1, le=1_000_000)] = 5_000
+    """Sessions at a time."""
+    clients_per_address: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_000
+    """Of one client address."""
+    stays: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000
+    """Stays that are kept, of clients here and away."""
+    topics: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+    """Of one client."""
+    messages_per_s: Annotated[float, Meta(ge=1, le=100_000)] = 100.0
+    """Messages of one client address in the long run; ten times as many at once."""
+    max_message: Annotated[int, Meta(ge=1_024, le=LARGEST)] = 4 << 20
+    """Bytes of one message of a client or of another proxy."""
+    grace_s: Annotated[float, Meta(ge=0.1, le=600)] = 2.0
+    """How long a client whose connection is gone may take to come back before it counts as away."""
+    keep_s: Annotated[float, Meta(gt=0, le=LONGEST_KEEP)] = 86_400.0
+    """How long a client may be away at most before what waits for it is given up."""
+    topic_messages: _Amount = 10_000
+    """Messages that are kept of one topic of one client at most."""
+    topic_bytes: _Amount = 64 << 20
+    """Their bytes at most."""
+    client_messages: _Amount = 100_000
+    """Messages that are kept for one client at most."""
+    client_bytes: _Amount = 256 << 20
+    """Their bytes at most."""
+
+    def __post_init__(self) -> None:
+        parse_networks(self.allow_peer)
+        for url in self.peers:
+            if base_url(url) is None:
+                raise ValueError(f"peers: {url[:100]!r} is no URL of a hub: write http://HOST:PORT")
+
+    def settings(self, domain: str) -> ProxySettings:
+        """As the proxy core wants it."""
+        most = Service(
+            keep=self.keep_s,
+            topic=Quota(self.topic_messages, self.topic_bytes),
+            client=Quota(self.client_messages, self.client_bytes),
+        )
+        return ProxySettings(most=most, handlers=self.stays, topics=self.topics, domain=domain)

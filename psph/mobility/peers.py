@@ -1,0 +1,125 @@
+"""Other mobility proxies: which ones this one may talk to, and asking them.
+
+A client names the proxies it has been at. So a name is only believed when it was configured, or
+when it is the address of a PSPH in the records of its own zone; and whatever the records say, the
+connection goes to no address that the rules for callbacks would refuse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from bootstrap import BootstrapError, NothingFound, Resolver
+from identifiers import InvalidTopic
+from psph.guide import base_url as endpoint_url
+from push_hub.connecting import exact_url, reason_of
+from push_hub.siblings import base_url
+
+_log = logging.getLogger(__name__)
+
+_REMEMBERED = 60.0
+"""Seconds for which the records of a proxy's zone are believed."""
+_MOST = 10_000
+"""Names whose standing is remembered."""
+AT_ONCE = 256
+"""Questions to other proxies under way; beyond it they are lost, and asked again."""
+
+
+class KnownProxies:
+    """Whether a name is that of a proxy."""
+
+    def __init__(self, configured: Iterable[str], resolver: Resolver | None) -> None:
+        self._configured = frozenset(filter(None, map(base_url, configured)))
+        self._resolver = resolver
+        self._found: dict[str, tuple[bool, float]] = {}
+
+    def may_be(self, name: str) -> bool:
+        """False when it is none for certain; what is not known yet is for `is_known` to say."""
+        if name in self._configured:
+            return True
+        if self._resolver is None or base_url(name) != name:
+            return False
+        found = self._found.get(name)
+        return found is None or found[0] or time.monotonic() > found[1]
+
+    async def is_known(self, name: str) -> bool:
+        """Whether the name is configured, or in the records of its zone."""
+        if name in self._configured:
+            return True
+        if self._resolver is None or base_url(name) != name:
+            return False
+        found = self._found.pop(name, None)
+        if found is None or time.monotonic() > found[1]:
+            try:
+                records = await self._resolver.find(urlsplit(name).hostname or "")
+                named = name in {base_url(endpoint_url(each)) for each in records.proxies}
+            except (NothingFound, InvalidTopic):
+                named = False
+            except BootstrapError as error:
+                _log.info("the zone of %s cannot be looked up: %s", name, error)
+                return False
+            found = (named, time.monotonic() + _REMEMBERED)
+        self._found[name] = found
+        if len(self._found) > _MOST:
+            del self._found[next(iter(self._found))]
+        return found[0]
+
+
+class Peers:
+    """Asks other proxies; what they answer goes to `answered`, with their name."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, known: KnownProxies, largest: int, own: str
+    ) -> None:
+        self._session = session
+        self.known = known
+        self._largest = largest
+        self._own = own
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.answered: Callable[[str, bytes], None] = lambda name, packet: None
+        self.counters: Counter[str] = Counter()
+
+    def send(self, name: str, packet: bytes) -> None:
+        """Ask a proxy. Nothing comes back when it cannot be asked: the client asks again."""
+        if len(self._tasks) >= AT_ONCE:
+            self.counters["crowded"] += 1
+            return
+        task = asyncio.get_running_loop().create_task(self._ask(name, packet))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Nobody is asked any more."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._session.close()
+
+    async def _ask(self, name: str, packet: bytes) -> None:
+        if not await self.known.is_known(name):
+            self.counters["unknown"] += 1
+            return
+        try:
+            async with self._session.post(
+                exact_url(f"{name}/mobility/relay"), data=packet, allow_redirects=False
+            ) as answer:
+                content = await answer.content.read(self._largest + 1)
+                while not answer.content.at_eof() and len(content) <= self._largest:
+                    content += await answer.content.read(self._largest + 1 - len(content))
+                if answer.status != 200 or len(content) > self._largest:
+                    self.counters["failed"] += 1
+                    _log.info("%s answered %d", name, answer.status)
+                    return
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            self.counters["failed"] += 1
+            _log.info("%s cannot be asked: %s", name, reason_of(error))
+            return
+        self.counters["answered"] += 1
+        self.answered(name, content)

@@ -1,0 +1,83 @@
+"""The mobility proxy of a hub that `psph serve` runs, and what the admin port says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from aiohttp import web
+from aiohttp.abc import AbstractResolver
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from bootstrap import Resolver
+from mobility import PubSub
+from psph.mobility.hub_port import HubPort
+from psph.mobility.proxy import RunningProxy
+from psph.roles.process import Process
+from push_hub.hub import Hub
+
+
+def add(
+    process: Process,
+    app: web.Application,
+    public_url: str,
+    *,
+    records: Resolver | None,
+    names: AbstractResolver | None,
+    ports: Callable[[Hub, HubPort], PubSub] = lambda hub, port: port,
+) -> None:
+    """Serve clients that move at the hub of this application."""
+    settings, node = process.configuration.mobility, process.configuration.node
+    if not settings.enabled:
+        return
+    proxy = RunningProxy(
+        settings,
+        node=node.name,
+        domain=node.domain,
+        storage=process.data / "mobility.sqlite",
+        trace=process.trace,
+        power_safe=node.power_safe,
+        records=records,
+        names=names,
+        ports=ports,
+    )
+    proxy.add(app, public_url)
+    process.health["mobility"] = lambda: "" if proxy.core is not None else "starting"
+    process.metrics.register(MobilityCollector(proxy))
+    process.app.router.add_get("/mobility/status", partial(_status, proxy))
+
+
+async def _status(proxy: RunningProxy, request: web.Request) -> web.Response:
+    return web.json_response(proxy.status())
+
+
+class MobilityCollector:
+    """The counters of a mobility proxy, read when Prometheus asks."""
+
+    def __init__(self, proxy: RunningProxy) -> None:
+        self._proxy = proxy
+
+    def collect(self) -> Iterable[Metric]:
+        proxy = self._proxy
+        events = CounterMetricFamily(
+            "psph_mobility_events", "What the mobility proxy did, and refused", labels=["what"]
+        )
+        for what, count in proxy.counters().items():
+            events.add_metric([what], count)
+        yield events
+        sessions = GaugeMetricFamily("psph_mobility_sessions", "Clients that are connected")
+        sessions.add_metric([], len(proxy.sessions))
+        yield sessions
+        stays = GaugeMetricFamily(
+            "psph_mobility_stays", "Stays that are kept, by state", labels=["state"]
+        )
+        core = proxy.core
+        handlers = () if core is None else tuple(core.handlers.values())
+        for state in ("here", "away", "expired"):
+            stays.add_metric([state], sum(each.state == state for each in handlers))
+        yield stays
+        waiting = GaugeMetricFamily(
+            "psph_mobility_buffered_bytes", "What waits for clients that are away"
+        )
+        waiting.add_metric([], sum(each.buffer.bytes for each in handlers))
+        yield waiting

@@ -1,0 +1,168 @@
+"""A client that moves between three PSPHs while updates come, and the one it has just left is
+killed: `psph roam` prints every update once, in order.
+
+A fourth PSPH, of another domain, is where the updates enter; they cross the fabric. With
+PSPH_LONG_MOVES set it is 5,000 updates, which is what .ci/run does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+
+import aiohttp
+import pytest
+
+from tests.e2e.domains import PSPH, Domains, Psph
+from tests.e2e.node_process import PATIENCE
+
+A, B = "site-a.test", "site-b.test"
+PLACES = tuple(f"{number}.{A}" for number in ("one", "two", "three"))
+UPDATES, KILLS = (5_000, 5) if os.environ.get("PSPH_LONG_MOVES") else (1_000, 2)
+RATE = 200.0
+LONG = 3 * PATIENCE
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    psphs = [*(Psph(A, each) for each in PLACES), B]
+    with Domains(tmp_path_factory.mktemp("moving"), psphs, nodes=4, linger=5.0) as domains:
+        domains.start()
+        yield domains
+
+
+class Publishing:
+    """Numbered updates of one topic at its own hub."""
+
+    def __init__(self, session, world, topic):
+        self.session, self.topic = session, topic
+        self.url = f"{world.hub(B)}/publish"
+        self.headers = {"Authorization": f"Bearer {world.token(B)}", "Content-Type": "text/plain"}
+
+    async def publish(self, number):
+        async with self.session.post(
+            self.url, params={"topic": self.topic}, data=str(number), headers=self.headers
+        ) as answer:
+            assert answer.status == 201, await answer.text()
+
+    async def publish_many(self, enough):
+        """So many each second until it is enough; how many, in how many seconds."""
+        began, number = time.monotonic(), 0
+        while not enough(number):
+            number += 1
+            await self.publish(number)
+            await asyncio.sleep(max(0.0, began + number / RATE - time.monotonic()))
+        return number, time.monotonic() - began
+
+
+class Roaming:
+    """A `psph roam --json`, and what it said."""
+
+    def __init__(self, process):
+        self.process = process
+        self.said = []
+        self.last = 0
+        """The number of the last update."""
+
+    def of(self, event):
+        return [each for each in self.said if each["event"] == event]
+
+    async def next(self):
+        """What it says next."""
+        async with asyncio.timeout(LONG):
+            line = await self.process.stdout.readline()
+        assert line, f"it ended: {self.said[-5:]}"
+        said = json.loads(line)
+        self.said.append(said)
+        if said["event"] == "update":
+            self.last = int(said["body"])
+        return said
+
+    async def until(self, event):
+        while (said := await self.next())["event"] != event:
+            pass
+        return said
+
+    async def quit(self):
+        """End it as a user would, and read on to its end."""
+        self.process.stdin.write(b"quit\n")
+        async with asyncio.timeout(LONG):
+            rest = await self.process.stdout.read()
+            self.said += map(json.loads, rest.splitlines())
+            assert await self.process.wait() == 0
+
+    async def end(self):
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+
+async def roam(world, topic, *more):
+    hubs = [option for each in PLACES for option in ("--hub", world.hub(each))]
+    return Roaming(
+        await asyncio.create_subprocess_exec(
+            *PSPH, "roam", topic, *hubs, "--json", *map(str, more),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 20,
+        )
+    )  # fmt: skip
+
+
+class Killer:
+    """Kills the PSPH that the client has just left, unless one is down already."""
+
+    def __init__(self, world):
+        self._proxies = {world.hub(each): world.proxies[each] for each in PLACES}
+        self._task = None
+        self.kills = 0
+
+    def left(self, hub):
+        if self._task is None or self._task.done():
+            if self._task is not None:
+                self._task.result()
+            self.kills += 1
+            self._task = asyncio.create_task(asyncio.to_thread(self._again, self._proxies[hub]))
+
+    def _again(self, proxy):
+        proxy.kill()
+        proxy.launch()
+        proxy.ready()
+
+    async def end(self):
+        if self._task is not None:
+            await self._task
+
+
+@pytest.mark.timeout(600)
+def test_nothing_is_lost_or_doubled_while_the_proxy_just_left_is_killed(world, tmp_path):
+    topic = f"http://news.{B}/moves"
+
+    async def main():
+        killer = Killer(world)
+        async with aiohttp.ClientSession() as session:
+            publishing = Publishing(session, world, topic)
+            await publishing.publish(0)
+            roaming = await roam(world, topic, "--every", 1, "--state", tmp_path / "state")
+            try:
+                at = (await roaming.until("moved_in"))["proxy"]
+                task = asyncio.create_task(
+                    publishing.publish_many(lambda n: n >= UPDATES and killer.kills >= KILLS)
+                )
+                while not task.done() or roaming.last < task.result()[0]:
+                    said = await roaming.next()
+                    if said["event"] == "moved_in" and said["proxy"] != at:
+                        killer.left(at)
+                        at = said["proxy"]
+                await roaming.quit()
+            finally:
+                await roaming.end()
+                await killer.end()
+            return roaming, killer.kills, *task.result()
+
+    roaming, kills, published, took = asyncio.run(main())
+    assert [int(each["body"]) for each in roaming.of("update")] == list(range(1, published + 1))
+    assert not roaming.of("gap")
+    assert not roaming.of("reset")
+    moves = len(roaming.of("moved_in"))
+    print(f"{published} updates in {took:.1f} s, {moves} move-ins, {kills} kills")
