@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from struct import Struct
 
@@ -50,9 +50,7 @@ def broker() -> Iterator[int | None]:
         yield None
         return
     with tempfile.TemporaryDirectory() as directory:
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            port: int = probe.getsockname()[1]
+        (port,) = free_ports(1)
         file = Path(directory, "mosquitto.conf")
         file.write_text(CONFIGURATION.format(port=port, host=HOST))
         with subprocess.Popen([found, "-c", str(file)]) as process:
@@ -61,6 +59,15 @@ def broker() -> Iterator[int | None]:
                 yield port
             finally:
                 process.kill()
+
+
+def free_ports(count: int) -> list[int]:
+    """Nobody has them now."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

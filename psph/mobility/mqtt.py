@@ -19,10 +19,13 @@ from typing import Protocol
 from paho.mqtt.client import MQTTMessage
 
 from identifiers import InvalidPosition, Position, PublisherId
+from mobility import ClientSettings
 from mobility.port import After, Listener, Message
 from psirp_sim.runtime.environment import Environment
 from psph.mobility.mqtt_connection import Connection
 
+SETTINGS = ClientSettings(batch=256 << 10)
+"""For clients at brokers, which carry messages of any size: few questions instead of many."""
 POSITION, KIND = "position", "kind"
 NO_PUBLISHER = "-"
 """In the place of the publisher where a message has no Position."""

@@ -10,9 +10,10 @@ from contextlib import AsyncExitStack
 from functools import wraps
 from pathlib import Path
 
+from bench.handoff_movers import BrokerRoamer
 from bench.mqtt_bridge import Brokers
-from bench.mqtt_movers import Roamer
 from psirp_sim.runtime.linkless import LinklessNode
+from psph.mobility.mqtt import SETTINGS
 from tests.ports import free_ports
 
 PATIENCE = 40
@@ -79,11 +80,11 @@ class World:
         process.wait()
         process.stdout.close()
 
-    async def roamer(self, name, settings=None):
+    async def roamer(self, name, settings=SETTINGS):
         """A client with a disk of its own."""
         node = LinklessNode(name, storage=self._directory / name)
         await self._stack.enter_async_context(node)
-        roamer = Roamer(node, name.encode().ljust(32, b"."), settings)
+        roamer = BrokerRoamer(node, name.encode().ljust(32, b"."), settings)
         node.run(lambda env: roamer.client)
         return roamer
 
@@ -99,7 +100,7 @@ class World:
 async def publishing(roamer, numbers, every=0.005):
     """In the background, one after the other."""
     for number in numbers:
-        roamer.publish([number])
+        roamer.publish(number)
         await asyncio.sleep(every)
 
 
@@ -114,4 +115,3 @@ async def exactly(arrivals, numbers):
     assert not missing, f"missing: {missing}, told: {arrivals.other}"
     assert arrivals.numbers == expected
     assert arrivals.other == []
-

@@ -1,20 +1,21 @@
-"""Clients that move between two mosquittos, which nobody here wrote: nothing lost, nothing twice."""
+"""Clients that move between two mosquittos: nothing lost, nothing twice."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from itertools import cycle
 
 import pytest
 
 from bench import mqtt
-from mobility import ClientSettings
 from psirp_sim.runtime.durations import MILLISECOND
+from psph.mobility.mqtt import SETTINGS
 from tests.psph.mobility.mqtt_world import World, exactly, in_a_loop, publishing, until
 
 pytestmark = pytest.mark.skipif(mqtt.program() is None, reason="mosquitto is not installed")
 
-SOON = ClientSettings(retry_first=300 * MILLISECOND, retry_most=600 * MILLISECOND)
+SOON = replace(SETTINGS, retry_first=300 * MILLISECOND, retry_most=600 * MILLISECOND)
 
 
 @in_a_loop

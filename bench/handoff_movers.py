@@ -1,24 +1,36 @@
-"""Clients that move between two brokers: ours, and one that relies on what mosquitto keeps.
-
-Both count alike: numbers that came, in the order they came, and when a move was over.
+"""Clients that move between two places: ours, over HTTP and over MQTT, and one that relies on what
+mosquitto keeps. All count alike: numbers, in the order they came, and when a move was over.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from paho.mqtt.client import MQTTMessage
 
 from mobility import ClientSettings, Message, MobileClient, MovedIn, Stage, Update
 from mobility.events import Consumed, Notice
 from psirp_sim.runtime.environment import Changes, Environment
-from psph.mobility.mqtt import MqttAccessPoint
+from psph.mobility.mqtt import SETTINGS, MqttAccessPoint
 from psph.mobility.mqtt_connection import Connection
+from psph.mobility.roamer import Roamer
 
 TOPIC = "news"
+PATIENCE = 60.0
+"""Seconds after which something is not waited for any more."""
 KEEP = 3600
 """Seconds for which mosquitto keeps the session of a client that went."""
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that happens on this loop; everybody waits alike."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise RuntimeError("a client of the benchmark waits in vain")
+        await asyncio.sleep(0.01)
 
 
 class Arrivals:
@@ -61,11 +73,11 @@ def body(number: int) -> bytes:
     return f"{number} {time.monotonic():.6f} ".encode().ljust(100, b".")
 
 
-class Roamer:
-    """A client of ours. Moves on its own when its broker is gone, if it knows where to."""
+class BrokerRoamer:
+    """A client of ours at brokers. Moves on its own when its broker is gone, if told where to."""
 
     def __init__(
-        self, env: Environment, secret: bytes, settings: ClientSettings | None = None
+        self, env: Environment, secret: bytes, settings: ClientSettings = SETTINGS
     ) -> None:
         self.env = env
         self.arrivals = Arrivals()
@@ -88,9 +100,16 @@ class Roamer:
         self.arrivals.begin()
         self.client.move_in(place)
 
-    def publish(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            self.client.publish(TOPIC, Message(body(number)))
+    async def arrive(self, place: str) -> None:
+        self.move_in(place)
+        await until(lambda: self.live)
+
+    async def leave(self) -> None:
+        self.client.move_out()
+        await until(lambda: self.detached)
+
+    def publish(self, number: int, topic: str = TOPIC) -> None:
+        self.client.publish(topic, Message(body(number)))
 
     def _consume(self, event: Consumed) -> Changes:
         if isinstance(event, Update):
@@ -110,6 +129,37 @@ class Roamer:
             self.move_in(place)
 
 
+class HubRoamer:
+    """A client of ours at hubs, over HTTP."""
+
+    def __init__(self, topic: str) -> None:
+        self.arrivals = Arrivals()
+        self.roamer = Roamer([topic], consume=self._consume, notice=self._notice)
+
+    @property
+    def live(self) -> bool:
+        return self.roamer.stage is Stage.LIVE
+
+    async def arrive(self, place: str) -> None:
+        self.arrivals.begin()
+        await self.roamer.move(place)
+        await self.roamer.live()
+
+    async def leave(self) -> None:
+        if not await self.roamer.move_out(PATIENCE):
+            raise RuntimeError("a hub did not let a client of the benchmark go")
+
+    def _consume(self, event: Consumed) -> None:
+        if isinstance(event, Update):
+            self.arrivals.take(event.message.body)
+        else:
+            self.arrivals.other.append(event)
+
+    def _notice(self, notice: Notice) -> None:
+        if isinstance(notice, MovedIn):
+            self.arrivals.live_at = time.monotonic()
+
+
 class Session:
     """A client that has a persistent session at each broker it was at, and nothing else."""
 
@@ -123,13 +173,14 @@ class Session:
     def live(self) -> bool:
         return self.arrivals.live_at > 0
 
-    def move_in(self, place: str) -> None:
+    async def arrive(self, place: str) -> None:
         """Come, and ask for what a session needs: that it is there already does not matter."""
         self.arrivals.begin()
         self._connection = Connection(place, self.name, self._heard, lambda: None, KEEP)
         self._connection.subscribe([self.topic], self._subscribed, retained=False)
+        await until(lambda: self.live)
 
-    def move_out(self) -> None:
+    async def leave(self) -> None:
         """Go; the broker keeps what comes."""
         if self._connection is not None:
             self._connection.close()

@@ -1,0 +1,280 @@
+"""Clients that move from A to B while messages come: ours, and sessions that mosquitto keeps.
+
+    psph        two PSPHs as they ship, a fabric between them; the messages enter at hub B
+    brokers     ours over two mosquittos, bridged, with a proxy at each; they enter at broker B
+    mosquitto   the same brokers and a persistent session at A; at B the client begins a new one
+    made ahead  the same, and the session at B existed all the time
+
+All clients of a round leave A at once, are away for two seconds and come to B at once. The clock
+runs from there: to the first message, whichever it is; until a client is live, which is MovedIn for
+ours and the answer to its subscription for mosquitto's; and to the first message, "fresh", that was
+published after the client came. The ratios compare the last. A session that is new at B has nothing
+to catch up with, because it lost all of it; one that was made ahead has, as ours have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Protocol
+
+import aiohttp
+
+from bench import mqtt
+from bench.crossing_world import World, start_world
+from bench.handoff_crowd import Crowd, Seat
+from bench.handoff_movers import Arrivals, BrokerRoamer, HubRoamer, Session, body, until
+from bench.mqtt_bridge import Brokers
+from bench.processes import percentiles
+from psirp_sim.runtime import loop
+from psirp_sim.runtime.linkless import LinklessNode
+
+GAP = 2.0
+"""Seconds away."""
+BEFORE = 0.5
+"""Seconds of messages before the clients go."""
+ROUNDS = ((1, 200.0, 4), (10, 50.0, 1), (100, 10.0, 1), (1_000, 2.0, 1))
+"""Clients, messages a second, and how often: one process reads what all of them get."""
+MOST_OVER_HTTP = 100
+"""Each of these clients has a database and a thread of its own."""
+MOBILITY = '\n[mobility]\nallow_peer = ["127.0.0.0/8"]\n'
+"""Everything is on one machine; the rest is as it ships."""
+_PSPH = "from psph.cli import main; main()"
+
+
+class Mover(Protocol):
+    """A client that moves."""
+
+    arrivals: Arrivals
+
+    async def arrive(self, place: str) -> None: ...
+
+    async def leave(self) -> None: ...
+
+
+@dataclass
+class Side:
+    """One of those that are compared."""
+
+    places: tuple[str, str]
+    publish: Callable[[str, int], Awaitable[None]]
+    movers: Callable[[AsyncExitStack, str, int], Awaitable[Sequence[Mover]]]
+    topic: str
+    most: int = 1_000
+
+
+@dataclass
+class Measured:
+    """Of all rounds of one side with the same number of clients. Milliseconds."""
+
+    first: list[float] = field(default_factory=list)
+    live: list[float] = field(default_factory=list)
+    fresh: list[float] = field(default_factory=list)
+    lost: int = 0
+    doubled: int = 0
+    messages: int = 0
+
+
+def run(rounds: Sequence[tuple[int, float, int]] = ROUNDS, gap: float = GAP) -> dict[str, object]:
+    """Clients that move while messages come: how soon they are live again, what is lost."""
+    return loop.run(_run(rounds, gap))
+
+
+async def _run(rounds: Sequence[tuple[int, float, int]], gap: float) -> dict[str, object]:
+    found: dict[tuple[str, int], Measured] = {}
+    notes = [
+        f"messages of 100 bytes; clients are away for {gap:g} s; "
+        + ", ".join(f"{clients}: {rate:g} a second" for clients, rate, _ in rounds)
+    ]
+    async with AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        sides = {"psph": await _hubs(stack, directory / "hubs")}
+        if mqtt.program() is None:
+            notes.append(mqtt.MISSING)
+        else:
+            sides |= await _at_brokers(stack, directory)
+        count = 0
+        for clients, rate, times in rounds:
+            for _ in range(times):
+                for name, side in sides.items():
+                    if clients <= side.most:
+                        count += 1
+                        measured = found.setdefault((name, clients), Measured())
+                        await _round(side, f"{side.topic}{count}", clients, rate, gap, measured)
+    return {"ratios": _ratios(found), "figures": _figures(found), "notes": notes}
+
+
+async def _round(
+    side: Side, topic: str, clients: int, rate: float, gap: float, measured: Measured
+) -> None:
+    here, there = side.places
+    async with AsyncExitStack() as stack:
+        movers = await side.movers(stack, topic, clients)
+        await asyncio.gather(*(each.arrive(here) for each in movers))
+        last = 0
+        going = True
+
+        async def publish() -> None:
+            nonlocal last
+            began = asyncio.get_running_loop().time()
+            while going:
+                await side.publish(topic, last)
+                last += 1
+                delay = began + last / rate - asyncio.get_running_loop().time()
+                await asyncio.sleep(max(0.0, delay))
+
+        flow = asyncio.create_task(publish())
+        await asyncio.sleep(BEFORE)
+        await until(lambda: all(each.arrivals.numbers for each in movers))
+        await asyncio.gather(*(each.leave() for each in movers))
+        await asyncio.sleep(gap)
+        await asyncio.gather(*(each.arrive(there) for each in movers))
+        await until(lambda: all(each.arrivals.caught_up_at for each in movers))
+        going = False
+        await flow
+        await until(lambda: all(last - 1 in each.arrivals.numbers[-1:] for each in movers))
+        for each in movers:
+            came = each.arrivals
+            measured.first.append(1e3 * (came.first_at - came.moved_at))
+            measured.live.append(1e3 * (came.live_at - came.moved_at))
+            measured.fresh.append(1e3 * (came.caught_up_at - came.moved_at))
+            measured.lost += came.lost(last - 1)
+            measured.doubled += came.doubled
+            measured.messages += last - min(came.numbers)
+            await each.leave()
+
+
+# Ours over HTTP
+
+
+async def _hubs(stack: AsyncExitStack, directory: Path) -> Side:
+    processes = stack.enter_context(ExitStack())
+    world: World = await asyncio.to_thread(start_world, processes, directory, MOBILITY)
+    session = await stack.enter_async_context(aiohttp.ClientSession())
+    token = (world.b.hub.data / "admin-token").read_text().strip()
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "text/plain"}
+
+    async def publish(topic: str, number: int) -> None:
+        async with session.post(
+            f"{world.b.url}/publish", params={"topic": topic}, data=body(number), headers=headers
+        ) as answer:
+            if answer.status != 201:
+                raise RuntimeError(f"hub B answered {answer.status} {await answer.text()}")
+
+    async def movers(stack: AsyncExitStack, topic: str, count: int) -> Sequence[Mover]:
+        found = [HubRoamer(topic) for _ in range(count)]
+        for each in found:
+            await stack.enter_async_context(each.roamer)
+        return found
+
+    topic = "http://news.site-b.test/moves"
+    return Side((world.a.url, world.b.url), publish, movers, topic, MOST_OVER_HTTP)
+
+
+# Over brokers
+
+
+async def _at_brokers(stack: AsyncExitStack, directory: Path) -> dict[str, Side]:
+    brokers = Brokers(directory, mqtt.free_ports(2))
+    stack.callback(brokers.stop)
+    for name in "AB":
+        await asyncio.to_thread(brokers.start, name)
+        await asyncio.to_thread(_start_proxy, stack, brokers.places[name], directory / name)
+    places = (brokers.places["A"], brokers.places["B"])
+    node = await stack.enter_async_context(LinklessNode("crowd", storage=directory / "crowd"))
+    crowd = Crowd()
+    node.run(lambda env: crowd)
+    seats = 0
+
+    def client() -> BrokerRoamer:
+        nonlocal seats
+        seats += 1
+        roamer = BrokerRoamer(Seat(node, str(seats)), seats.to_bytes(32))
+        crowd.add(roamer.client)
+        return roamer
+
+    writer = client()
+    await writer.arrive(places[1])
+
+    async def publish(topic: str, number: int) -> None:
+        writer.publish(number, topic)
+
+    async def ours(stack: AsyncExitStack, topic: str, count: int) -> Sequence[Mover]:
+        found = [client() for _ in range(count)]
+        for each in found:
+            each.client.subscribe(topic)
+        return found
+
+    async def sessions(stack: AsyncExitStack, topic: str, count: int) -> Sequence[Mover]:
+        return [Session(f"{topic}-{number}", f"{topic}/+") for number in range(count)]
+
+    async def made_ahead(stack: AsyncExitStack, topic: str, count: int) -> Sequence[Mover]:
+        found = await sessions(stack, topic, count)
+        for each in found:
+            await each.arrive(places[1])
+            await each.leave()
+        return found
+
+    return {
+        "brokers": Side(places, publish, ours, "ours"),
+        "mosquitto": Side(places, publish, sessions, "theirs"),
+        "made_ahead": Side(places, publish, made_ahead, "ahead"),
+    }
+
+
+def _start_proxy(stack: AsyncExitStack, place: str, data: Path) -> None:
+    command = [sys.executable, "-c", _PSPH, "mqtt-proxy", place, "--data", str(data)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    stack.push(process)
+    stack.callback(process.terminate)
+    assert process.stdout is not None
+    if process.stdout.readline() != f"ready {place}\n":
+        raise RuntimeError(f"the proxy of the broker at {place} did not come up")
+
+
+# What is said
+
+
+def _ratios(found: dict[tuple[str, int], Measured]) -> dict[str, float]:
+    """To the first message that was published after the client came; medians."""
+    ratios = {}
+    for (name, clients), measured in found.items():
+        for reference, suffix in (("mosquitto", ""), ("made_ahead", "_made_ahead")):
+            theirs = found.get((reference, clients))
+            if theirs is not None and name in ("psph", "brokers"):
+                part = "" if name == "psph" else "_brokers"
+                part += "" if clients == 1 else f"_{clients}"
+                ratio = median(theirs.fresh) / median(measured.fresh)
+                ratios[f"live_again{part}_vs_mosquitto{suffix}"] = round(ratio, 3)
+    return ratios
+
+
+def _figures(found: dict[tuple[str, int], Measured]) -> dict[str, object]:
+    ours = [each for (name, _), each in found.items() if name in ("psph", "brokers")]
+    figures: dict[str, object] = {
+        "lost": sum(each.lost for each in ours),
+        "duplicated": sum(each.doubled for each in ours),
+        "messages": sum(each.messages for each in ours),
+    }
+    for (name, clients), each in found.items():
+        for what, values in (("first", each.first), ("live", each.live), ("fresh", each.fresh)):
+            p50, p99 = percentiles(_two(values))
+            figures[f"{name}_{clients}_{what}_ms_p50"] = round(p50, 1)
+            figures[f"{name}_{clients}_{what}_ms_p99"] = round(p99, 1)
+        if name not in ("psph", "brokers"):
+            figures[f"{name}_{clients}_lost"] = each.lost
+            figures[f"{name}_{clients}_duplicated"] = each.doubled
+            figures[f"{name}_{clients}_messages"] = each.messages
+    return figures
+
+
+def _two(values: Sequence[float]) -> Sequence[float]:
+    """A percentile needs two."""
+    return values if len(values) > 1 else [*values, *values]
