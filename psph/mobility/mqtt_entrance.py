@@ -90,16 +90,12 @@ class Entrance:
                 connection.publish(name, message.payload, pairs, retain=True, done=taken)
 
         def taken() -> None:
+            # Whether the broker hears of it nobody can say, so the number is remembered until the
+            # packet id is used again; there are 65,535.
             connection.acknowledge(message)
-            self._given.pop(mid, None)
-            self.env.storage.write({_given_key(mid): None})
 
         changes = {
             _LAST + topic.encode(): self._last[topic].to_bytes(8),
-            _given_key(mid): msgspec.msgpack.encode(given),
+            _GIVEN + mid.to_bytes(2): msgspec.msgpack.encode(given),
         }
         self.env.storage.write(changes, durable)
-
-
-def _given_key(mid: int) -> bytes:
-    return _GIVEN + mid.to_bytes(2)

@@ -7,16 +7,19 @@ import subprocess
 import sys
 import time
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 
 from bench.handoff_movers import BrokerRoamer
 from bench.mqtt_bridge import Brokers
+from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.linkless import LinklessNode
 from psph.mobility.mqtt import SETTINGS
 from tests.ports import free_ports
 
-PATIENCE = 40
+PATIENCE = 60
+SOON = replace(SETTINGS, retry_first=300 * MILLISECOND, retry_most=600 * MILLISECOND)
 
 
 def in_a_loop(test):
@@ -113,5 +116,7 @@ async def exactly(arrivals, numbers):
     )
     missing = sorted(set(expected) - set(arrivals.numbers))
     assert not missing, f"missing: {missing}, told: {arrivals.other}"
+    twice = sorted({each for each in arrivals.numbers if arrivals.numbers.count(each) > 1})
+    assert not twice, f"twice: {twice}"
     assert arrivals.numbers == expected
     assert arrivals.other == []

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from itertools import cycle
 
 import pytest
 
 from bench import mqtt
-from psirp_sim.runtime.durations import MILLISECOND
-from psph.mobility.mqtt import SETTINGS
-from tests.psph.mobility.mqtt_world import World, exactly, in_a_loop, publishing, until
+from tests.psph.mobility.mqtt_world import SOON, World, exactly, in_a_loop, publishing, until
 
 pytestmark = pytest.mark.skipif(mqtt.program() is None, reason="mosquitto is not installed")
-
-SOON = replace(SETTINGS, retry_first=300 * MILLISECOND, retry_most=600 * MILLISECOND)
 
 
 @in_a_loop
