@@ -28,11 +28,11 @@ NAME = "mobility"
 class HubPort:
     """Implements `mobility.port.PubSub`."""
 
-    def __init__(self, hub: Hub, *, rely_on_history: bool = True) -> None:
-        """Without `rely_on_history` clients that are away always have a buffer here, even of
-        topics that any hub could bring again."""
+    def __init__(self, hub: Hub, history: int) -> None:
+        """`history`: how many versions of a topic any hub of the fabric could bring again. With 1
+        clients that are away always have a buffer here."""
         self._hub = hub
-        self._history = hub.settings.history if rely_on_history else 1
+        self._history = min(history, hub.settings.history)
         self.subscriptions: set[HubSubscription] = set()
 
     def history(self, topic: str) -> int:

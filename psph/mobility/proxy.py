@@ -41,19 +41,22 @@ class RunningProxy:
         domain: str,
         storage: Path,
         trace: TraceSink,
+        history: int,
         power_safe: bool = False,
         records: Resolver | None = None,
         names: AbstractResolver | None = None,
         ports: Callable[[Hub, HubPort], PubSub] = lambda hub, port: port,
     ) -> None:
-        """`records` finds PSPHs in DNS, `names` the addresses of their hosts. `ports` may put
-        another pub/sub system beside that of the hub."""
+        """`history`: versions of a topic that can be had again anywhere. `records` finds PSPHs in
+        DNS, `names` the addresses of their hosts. `ports` may put another pub/sub system beside
+        that of the hub."""
         self.settings = settings
         self._domain = domain
         self._node = LinklessNode(node, storage=storage, trace=trace)
         self._node.power_safe = power_safe
         self._records, self._names = records, names
         self._ports = ports
+        self._history = 1 if settings.buffer else history
         self.core: MobilityProxy | None = None
         self.sessions = Sessions(settings.clients, settings.clients_per_address, settings.grace_s)
         self.routes: Routes
@@ -79,7 +82,7 @@ class RunningProxy:
         )
         self.peers = Peers(session, known, LARGEST, self.name)
         self.peers.answered = self._receive
-        port = HubPort(hub, rely_on_history=not settings.buffer)
+        port = HubPort(hub, self._history)
         async with self._node as node:
             core = node.run(
                 lambda env: MobilityProxy(

@@ -13,7 +13,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -111,9 +111,8 @@ class Routes:
             await response.write(b"retry: 1000\n\n" + alive_event(_HEARTBEAT))
             while not ended.is_set():
                 packet = packet or asyncio.ensure_future(session.get())
-                await asyncio.wait(
-                    {packet, over}, timeout=_HEARTBEAT, return_when=asyncio.FIRST_COMPLETED
-                )
+                either: set[asyncio.Future[Any]] = {packet, over}
+                await asyncio.wait(either, timeout=_HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
                 if packet.done():
                     found, packet = packet.result(), None
                     await response.write(as_event(found))

@@ -164,13 +164,17 @@ class StreamAccess:
     def _heard(self, event: ReadEvent, by_topic: dict[str, StreamSubscription]) -> None:
         if event.kind == "base":
             told = msgspec.json.decode(event.data, type=_Base)
-            base = tuple(map(Position.parse, told.base)) or None
-            if (found := by_topic.get(told.topic)) is not None and not found.over:
-                self._guard(found.listener.subscribed, told.topic, base)
+            base: After = tuple(map(Position.parse, told.base)) or None
+            found = by_topic.get(told.topic)
+            if found is None or found.over:
+                return
+            if base is not None and found.after is not None:
+                base = found.after  # what is newer has been delivered already
+            self._guard(found.listener.subscribed, told.topic, base)
             return
         said = read_stream_event(event)
         found = None if said is None else by_topic.get(said.topic)
-        if found is None or found.over:
+        if said is None or found is None or found.over:
             return
         if isinstance(said, StreamUpdate):
             message = Message(said.content, kind_of(said.content_type))

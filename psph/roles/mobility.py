@@ -36,6 +36,8 @@ def add(
         domain=node.domain,
         storage=process.data / "mobility.sqlite",
         trace=process.trace,
+        # A hub that never had a version asks its publisher's node in the fabric.
+        history=process.configuration.publications.settings().history_versions,
         power_safe=node.power_safe,
         records=records,
         names=names,

@@ -20,6 +20,7 @@ from psph.facades.chat import Users, add_chat
 from psph.facades.hub import HubSide, web_update
 from psph.facades.probe import add_probe
 from psph.guide import SiblingHubs
+from psph.mobility.fabric_port import FabricPort, NativeTopics
 from psph.proxy.control import Side
 from psph.proxy.proxy import Proxy
 from psph.proxy.settings import ProxySettings
@@ -72,6 +73,7 @@ async def start(process: Process, running: RunningNode) -> None:
         extend=extend,
         siblings=SiblingHubs(resolver, domain, bootstrap.endpoint),
         records=resolver,
+        ports=lambda hub, port: NativeTopics(FabricPort(running.core), port),
     )
     registration = bootstrap.registrar_settings(process.directory)
     if registration is not None:

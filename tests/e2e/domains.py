@@ -48,13 +48,15 @@ writer_lease_s = 3
 
 @dataclass(frozen=True)
 class Psph:
-    """What is particular about the PSPH of a zone; `hub` and `proxy` are lines of those tables."""
+    """What is particular about the PSPH of a zone; `hub`, `proxy` and `mobility` are lines of those
+    tables."""
 
     zone: str
     name: str = ""
     """By which the world knows it: the zone's, unless there are several."""
     hub: str = ""
     proxy: str = ""
+    mobility: str = ""
     gated: bool = False
 
     @property
@@ -214,6 +216,7 @@ directory = "traces"
 peers = {json.dumps([self.hub(each) for each in self.psphs])}
 allow_peer = ["127.0.0.0/8"]
 {self.mobility}
+{psph.mobility}
 """
         )
 

@@ -27,7 +27,9 @@ LONG = 3 * PATIENCE
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    psphs = [*(Psph(A, each) for each in PLACES), B]
+    # One of them keeps buffers though the history would do: clients collect from it.
+    one, two, three = PLACES
+    psphs = [Psph(A, one, mobility="buffer = true"), Psph(A, two), Psph(A, three), B]
     with Domains(tmp_path_factory.mktemp("moving"), psphs, nodes=4, linger=5.0) as domains:
         domains.start()
         yield domains
