@@ -23,14 +23,13 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Protocol
 
 import aiohttp
 
 from bench import mqtt
 from bench.crossing_world import World, start_world
 from bench.handoff_crowd import Crowd, Seat
-from bench.handoff_movers import Arrivals, BrokerRoamer, HubRoamer, Session, body, until
+from bench.handoff_movers import BrokerRoamer, HubRoamer, Mover, Session, arrive, body, leave, until
 from bench.mqtt_bridge import Brokers
 from bench.processes import percentiles
 from psirp_sim.runtime import loop
@@ -47,16 +46,6 @@ MOST_OVER_HTTP = 100
 MOBILITY = '\n[mobility]\nallow_peer = ["127.0.0.0/8"]\n'
 """Everything is on one machine; the rest is as it ships."""
 _PSPH = "from psph.cli import main; main()"
-
-
-class Mover(Protocol):
-    """A client that moves."""
-
-    arrivals: Arrivals
-
-    async def arrive(self, place: str) -> None: ...
-
-    async def leave(self) -> None: ...
 
 
 @dataclass
@@ -117,7 +106,7 @@ async def _round(
     here, there = side.places
     async with AsyncExitStack() as stack:
         movers = await side.movers(stack, topic, clients)
-        await asyncio.gather(*(each.arrive(here) for each in movers))
+        await arrive(movers, here)
         last = 0
         going = True
 
@@ -133,9 +122,9 @@ async def _round(
         flow = asyncio.create_task(publish())
         await asyncio.sleep(BEFORE)
         await until(lambda: all(each.arrivals.numbers for each in movers))
-        await asyncio.gather(*(each.leave() for each in movers))
+        await leave(movers)
         await asyncio.sleep(gap)
-        await asyncio.gather(*(each.arrive(there) for each in movers))
+        await arrive(movers, there)
         await until(lambda: all(each.arrivals.caught_up_at for each in movers))
         going = False
         await flow
@@ -148,7 +137,7 @@ async def _round(
             measured.lost += came.lost(last - 1)
             measured.doubled += came.doubled
             measured.messages += last - min(came.numbers)
-            await each.leave()
+        await leave(movers)
 
 
 # Ours over HTTP
@@ -201,7 +190,7 @@ async def _at_brokers(stack: AsyncExitStack, directory: Path) -> dict[str, Side]
         return roamer
 
     writer = client()
-    await writer.arrive(places[1])
+    await arrive([writer], places[1])
 
     async def publish(topic: str, number: int) -> None:
         writer.publish(number, topic)
@@ -217,9 +206,8 @@ async def _at_brokers(stack: AsyncExitStack, directory: Path) -> dict[str, Side]
 
     async def made_ahead(stack: AsyncExitStack, topic: str, count: int) -> Sequence[Mover]:
         found = await sessions(stack, topic, count)
-        for each in found:
-            await each.arrive(places[1])
-            await each.leave()
+        await arrive(found, places[1])
+        await leave(found)
         return found
 
     return {

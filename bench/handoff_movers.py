@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from paho.mqtt.client import MQTTMessage
 
@@ -31,6 +32,36 @@ async def until(condition: Callable[[], object]) -> None:
         if time.monotonic() > deadline:
             raise RuntimeError("a client of the benchmark waits in vain")
         await asyncio.sleep(0.01)
+
+
+class Mover(Protocol):
+    """A client that moves. `come` and `go` begin it."""
+
+    arrivals: Arrivals
+
+    @property
+    def live(self) -> bool: ...
+
+    @property
+    def gone(self) -> bool: ...
+
+    async def come(self, place: str) -> None: ...
+
+    async def go(self) -> None: ...
+
+
+async def arrive(movers: Iterable[Mover], place: str) -> None:
+    """All at once; until the last is live."""
+    moving = list(movers)
+    await asyncio.gather(*(each.come(place) for each in moving))
+    await until(lambda: all(each.live for each in moving))
+
+
+async def leave(movers: Iterable[Mover]) -> None:
+    """All at once, each properly."""
+    moving = list(movers)
+    await asyncio.gather(*(each.go() for each in moving))
+    await until(lambda: all(each.gone for each in moving))
 
 
 class Arrivals:
@@ -93,20 +124,18 @@ class BrokerRoamer:
         return self.client.stage is Stage.LIVE
 
     @property
-    def detached(self) -> bool:
+    def gone(self) -> bool:
         return self.client.stage is Stage.DETACHED
 
     def move_in(self, place: str) -> None:
         self.arrivals.begin()
         self.client.move_in(place)
 
-    async def arrive(self, place: str) -> None:
+    async def come(self, place: str) -> None:
         self.move_in(place)
-        await until(lambda: self.live)
 
-    async def leave(self) -> None:
+    async def go(self) -> None:
         self.client.move_out()
-        await until(lambda: self.detached)
 
     def publish(self, number: int, topic: str = TOPIC) -> None:
         self.client.publish(topic, Message(body(number)))
@@ -140,12 +169,15 @@ class HubRoamer:
     def live(self) -> bool:
         return self.roamer.stage is Stage.LIVE
 
-    async def arrive(self, place: str) -> None:
+    @property
+    def gone(self) -> bool:
+        return self.roamer.stage is Stage.DETACHED
+
+    async def come(self, place: str) -> None:
         self.arrivals.begin()
         await self.roamer.move(place)
-        await self.roamer.live()
 
-    async def leave(self) -> None:
+    async def go(self) -> None:
         if not await self.roamer.move_out(PATIENCE):
             raise RuntimeError("a hub did not let a client of the benchmark go")
 
@@ -173,14 +205,17 @@ class Session:
     def live(self) -> bool:
         return self.arrivals.live_at > 0
 
-    async def arrive(self, place: str) -> None:
+    @property
+    def gone(self) -> bool:
+        return self._connection is None
+
+    async def come(self, place: str) -> None:
         """Come, and ask for what a session needs: that it is there already does not matter."""
         self.arrivals.begin()
         self._connection = Connection(place, self.name, self._heard, lambda: None, KEEP)
         self._connection.subscribe([self.topic], self._subscribed, retained=False)
-        await until(lambda: self.live)
 
-    async def leave(self) -> None:
+    async def go(self) -> None:
         """Go; the broker keeps what comes."""
         if self._connection is not None:
             self._connection.close()

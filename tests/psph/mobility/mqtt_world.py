@@ -97,7 +97,7 @@ class World:
 
     async def leave(self, roamer):
         roamer.client.move_out()
-        await until(lambda: roamer.detached, "moving out")
+        await until(lambda: roamer.gone, "moving out")
 
 
 async def publishing(roamer, numbers, every=0.005):

@@ -9,7 +9,7 @@ from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
 from bench import mqtt
-from bench.handoff_movers import Session, body
+from bench.handoff_movers import Session, arrive, body, leave
 from tests.psph.mobility.mqtt_world import SOON, World, exactly, in_a_loop, publishing, until
 
 pytestmark = pytest.mark.skipif(mqtt.program() is None, reason="mosquitto is not installed")
@@ -59,17 +59,14 @@ async def test_the_same_moves_with_persistent_sessions_lose_or_double(tmp_path):
         writer = await world.roamer("writer")
         await world.arrive(writer, "B")
         sessions = [Session("new"), Session("made-ahead")]
-        await sessions[1].arrive(world.places["B"])
-        await sessions[1].leave()
-        for each in sessions:
-            await each.arrive(world.places["A"])
+        await arrive(sessions[1:], world.places["B"])
+        await leave(sessions[1:])
+        await arrive(sessions, world.places["A"])
         flow = asyncio.create_task(publishing(writer, range(100)))
         await until(lambda: all(len(each.arrivals.numbers) > 20 for each in sessions), "the first")
-        for each in sessions:
-            await each.leave()
+        await leave(sessions)
         await asyncio.sleep(0.2)
-        for each in sessions:
-            await each.arrive(world.places["B"])
+        await arrive(sessions, world.places["B"])
         await flow
         writer.publish(100)
         await until(lambda: all(100 in each.arrivals.numbers for each in sessions), "the last")
@@ -78,5 +75,4 @@ async def test_the_same_moves_with_persistent_sessions_lose_or_double(tmp_path):
         assert new.doubled == 0
         assert ahead.lost(100) == 0
         assert ahead.doubled > 10
-        for each in sessions:
-            await each.leave()
+        await leave(sessions)
