@@ -7,7 +7,8 @@ broker retains, says at which Positions the subscription begins. Brokers replay 
 proxies buffer. What publishers send that know nothing of this has its Position from an entrance
 (`mqtt_entrance`); elsewhere it is not heard.
 
-What clients and proxies say to each other travels the same way: each has a topic of its own.
+What clients and proxies say to each other travels the same way: each has a topic of its own. Those
+of proxies, `mobility/call/+`, have to cross bridges.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from paho.mqtt.client import MQTTMessage
 from identifiers import InvalidPosition, Position, PublisherId
 from mobility import ClientSettings
 from mobility.port import After, Listener, Message
+from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Environment
 from psph.mobility.mqtt_connection import Connection
 
-SETTINGS = ClientSettings(batch=256 << 10)
-"""For clients at brokers, which carry messages of any size: few questions instead of many."""
+SETTINGS = ClientSettings(batch=256 << 10, retry_first=3 * SECOND)
+"""For clients at brokers, which carry messages of any size and lose none while they run: ask for
+much at once, and do not ask again soon."""
 POSITION, KIND = "position", "kind"
 NO_PUBLISHER = "-"
 """In the place of the publisher where a message has no Position."""
@@ -195,7 +198,7 @@ class MqttAccessPoint(MqttPubSub):
 
     def __init__(self, env: Environment, client: str, lost: Callable[[], None]) -> None:
         # Two copies of a client are two to the broker: which one counts, proxies decide.
-        super().__init__(env, f"{client}-{env.random.getrandbits(64):016x}")
+        super().__init__(env, f"client/{client}-{env.random.getrandbits(64):016x}")
         self._lost = lost
 
     def attach(self, place: str) -> None:

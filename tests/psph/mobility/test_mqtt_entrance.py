@@ -35,7 +35,7 @@ class Stranger:
 @in_a_loop
 async def test_an_entrance_numbers_what_strangers_publish_and_is_killed(tmp_path):
     # The bridge carries what has Positions; the plain topic stays at its broker.
-    async with World(tmp_path, "news", topics=("news/+", "mobility/#")) as world:
+    async with World(tmp_path, "news", topics=("news/+", "mobility/call/+")) as world:
         reader = await world.roamer("reader", SOON)
         reader.client.subscribe("news")
         await world.arrive(reader, "A")
