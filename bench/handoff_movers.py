@@ -9,13 +9,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from paho.mqtt.client import MQTTMessage
-
 from mobility import ClientSettings, Message, MobileClient, MovedIn, Stage, Update
 from mobility.events import Consumed, Notice
 from psirp_sim.runtime.environment import Changes, Environment
 from psph.mobility.mqtt import SETTINGS, MqttAccessPoint
-from psph.mobility.mqtt_connection import Connection
+from psph.mobility.mqtt_connection import Connection, Received
 from psph.mobility.roamer import Roamer
 
 TOPIC = "news"
@@ -224,7 +222,7 @@ class Session:
     def _subscribed(self) -> None:
         self.arrivals.live_at = time.monotonic()
 
-    def _heard(self, connection: Connection, message: MQTTMessage) -> None:
+    def _heard(self, connection: Connection, message: Received) -> None:
         if connection is self._connection:
-            self.arrivals.take(message.payload)
+            self.arrivals.take(message.body)
             connection.acknowledge(message)

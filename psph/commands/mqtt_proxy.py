@@ -28,14 +28,21 @@ from psph.errors import PsphError
     multiple=True,
     help="Number what publishers send to this MQTT topic; may be repeated.",
 )
-def mqtt_proxy(broker: str, data: Path, entrance: tuple[str, ...]) -> None:
+@click.option(
+    "--peer",
+    metavar="HOST:PORT",
+    multiple=True,
+    help="Talk to the proxies of these brokers only; may be repeated.",
+)
+def mqtt_proxy(broker: str, data: Path, entrance: tuple[str, ...], peer: tuple[str, ...]) -> None:
     """Run the mobility proxy of the MQTT 5 broker at HOST:PORT until Ctrl-C or SIGTERM.
 
     Prints `ready HOST:PORT` when the broker answers, also again after it was gone. Clients and
     other proxies reach this one through the broker, by HOST:PORT, so all must write that alike.
     """
     try:
-        parse_address(broker)
+        for place in (broker, *peer):
+            parse_address(place)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     for topic in entrance:
@@ -43,14 +50,16 @@ def mqtt_proxy(broker: str, data: Path, entrance: tuple[str, ...]) -> None:
             raise click.UsageError(f"--entrance {topic!r} is no topic: write one without + and #")
     try:
         data.mkdir(parents=True, exist_ok=True)
-        loop.run(_serve(broker, data / "mobility", entrance))
+        loop.run(_serve(broker, data / "mobility", entrance, peer))
     except OSError as error:
         raise PsphError(f"--data {data}: {error.strerror}") from error
     except StorageError as error:
         raise PsphError(f"--data {data}: {error}") from error
 
 
-async def _serve(place: str, storage: Path, entrance: tuple[str, ...]) -> None:
+async def _serve(
+    place: str, storage: Path, entrance: tuple[str, ...], peers: tuple[str, ...]
+) -> None:
     try:
         from psph.mobility import mqtt_proxy
     except ImportError as error:
@@ -62,5 +71,5 @@ async def _serve(place: str, storage: Path, entrance: tuple[str, ...]) -> None:
     def ready() -> None:
         click.echo(f"ready {place}")
 
-    async with mqtt_proxy.mqtt_proxy(place, storage, entrance, ready=ready):
+    async with mqtt_proxy.mqtt_proxy(place, storage, entrance, peers, ready=ready):
         await stopped.wait()

@@ -17,14 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from paho.mqtt.client import MQTTMessage
-
 from identifiers import InvalidPosition, Position, PublisherId
 from mobility import ClientSettings
 from mobility.port import After, Listener, Message
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Environment
-from psph.mobility.mqtt_connection import Connection
+from psph.mobility.mqtt_connection import Connection, Received
 
 SETTINGS = ClientSettings(batch=256 << 10, retry_first=3 * SECOND)
 """For clients at brokers, which carry messages of any size and lose none while they run: ask for
@@ -158,15 +156,14 @@ class MqttPubSub:
         if connection is not None:
             connection.subscribe([f"{name}/+"], fence)
 
-    def _heard(self, connection: Connection, message: MQTTMessage) -> None:
+    def _heard(self, connection: Connection, message: Received) -> None:
         if connection is not self._connection:
             return
         name, _, stream = message.topic.rpartition("/")
-        answer = getattr(message.properties, "ResponseTopic", "")
-        if message.topic == CALLS + self.name and answer.startswith(CALLS):
-            self.receive(answer.removeprefix(CALLS), message.payload)
+        if message.topic == CALLS + self.name and message.answer.startswith(CALLS):
+            self.receive(message.answer.removeprefix(CALLS), message.body)
         elif message.topic == FENCES + self.name:
-            self._fences.pop(message.payload, lambda: None)()
+            self._fences.pop(message.body, lambda: None)()
         elif (there := self._topics.get(name)) is not None:
             self._deliver(there, stream, message)
         elif not message.topic.startswith(CALLS):
@@ -174,13 +171,12 @@ class MqttPubSub:
         # Writes become durable in order, so this one says that the others are.
         self.env.storage.write({}, lambda: connection.acknowledge(message))
 
-    def _deliver(self, there: _Topic, stream: str, message: MQTTMessage) -> None:
-        pairs = dict(getattr(message.properties, "UserProperty", ()))
-        body = Message(message.payload, pairs.get(KIND, ""))
+    def _deliver(self, there: _Topic, stream: str, message: Received) -> None:
+        body = Message(message.body, message.pairs.get(KIND, ""))
         position = None
         if stream != NO_PUBLISHER:
             try:
-                position = Position.parse(pairs.get(POSITION, ""))
+                position = Position.parse(message.pairs.get(POSITION, ""))
             except InvalidPosition:
                 return  # no stream of the topic, but a topic below it
             if str(position.publisher) != stream:
@@ -188,7 +184,7 @@ class MqttPubSub:
             known = there.heads.get(position.publisher)
             if known is None or position > known:
                 there.heads[position.publisher] = position
-        if not message.retain:
+        if not message.retained:
             for listener in list(there.listeners.values()):
                 listener.deliver(there.name, position, body)
 

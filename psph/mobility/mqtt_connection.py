@@ -9,18 +9,39 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 
-from paho.mqtt.client import Client, MQTTMessage, MQTTv5, SubscribeOptions
+from paho.mqtt.client import Client, MQTTMessage, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
 
 KEEP_ALIVE = 20
 AT_A_TIME = 100
 """Packets that are read before others get their turn."""
 
 Pairs = Iterable[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message."""
+
+    topic: str
+    body: bytes
+    pairs: dict[str, str]
+    """Its user properties."""
+    answer: str
+    """The topic for answers, if there is one."""
+    retained: bool
+    """It was there before the subscription."""
+    again: bool
+    """It may have come before, under the same packet id."""
+    packet: int
+    qos: int
 
 
 class Connection:
@@ -30,7 +51,7 @@ class Connection:
         self,
         place: str,
         name: str,
-        heard: Callable[[Connection, MQTTMessage], None],
+        heard: Callable[[Connection, Received], None],
         lost: Callable[[], None],
         keep: int = 0,
     ) -> None:
@@ -53,7 +74,7 @@ class Connection:
         client.max_queued_messages_set(0)
         client.on_connect = self._on_connect
         client.on_disconnect = lambda *about: self._later(self._end)
-        client.on_message = lambda client, data, message: self._heard(self, message)
+        client.on_message = self._on_message
         client.on_subscribe = lambda client, data, mid, codes, more: self._done(
             self._subscribed, mid
         )
@@ -61,10 +82,8 @@ class Connection:
         client.on_socket_open = self._on_socket
         client.on_socket_close = lambda client, data, sock: self._forget(sock)
         client.on_socket_register_write = lambda client, data, sock: self._later(self._writes, sock)
-        client.on_socket_unregister_write = lambda client, data, sock: self._loop.remove_writer(
-            sock
-        )
-        properties = Properties(PacketTypes.CONNECT)
+        client.on_socket_unregister_write = lambda client, data, sock: self._writes_no_more(sock)
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         properties.SessionExpiryInterval = keep
         host, _, port = place.rpartition(":")
 
@@ -118,7 +137,7 @@ class Connection:
         """`pairs` are user properties; `answer` is the topic for answers."""
 
         def ask() -> None:
-            properties = Properties(PacketTypes.PUBLISH)
+            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
             if pairs:
                 properties.UserProperty = list(pairs)
             if answer:
@@ -129,10 +148,10 @@ class Connection:
 
         self._do(ask)
 
-    def acknowledge(self, message: MQTTMessage) -> None:
+    def acknowledge(self, message: Received) -> None:
         """That message need not be kept for us any more."""
         if self.open:
-            self._client.ack(message.mid, message.qos)
+            self._client.ack(message.packet, message.qos)
 
     def close(self) -> None:
         """Leave; nothing is called back from now on."""
@@ -152,22 +171,39 @@ class Connection:
         for ask in waiting:
             ask()
 
-    def _on_socket(self, client: Client, data: object, sock: socket.socket) -> None:
+    def _on_message(self, client: Client, data: object, message: MQTTMessage) -> None:
+        about = message.properties
+        received = Received(
+            message.topic,
+            bytes(message.payload),
+            dict(getattr(about, "UserProperty", ())),
+            getattr(about, "ResponseTopic", ""),
+            message.retain,
+            message.dup,
+            message.mid,
+            message.qos,
+        )
+        self._heard(self, received)
+
+    def _on_socket(self, client: Client, data: object, sock: Any) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._later(self._reads, sock)
 
-    def _reads(self, sock: socket.socket) -> None:
+    def _reads(self, sock: Any) -> None:
         if sock.fileno() >= 0:
             self._loop.add_reader(sock, self._client.loop_read, AT_A_TIME)
             self._tick()
             if not self.open:
                 self._client.disconnect()
 
-    def _writes(self, sock: socket.socket) -> None:
+    def _writes(self, sock: Any) -> None:
         if sock.fileno() >= 0:
             self._loop.add_writer(sock, self._client.loop_write)
 
-    def _forget(self, sock: socket.socket) -> None:
+    def _writes_no_more(self, sock: Any) -> None:
+        self._loop.remove_writer(sock)
+
+    def _forget(self, sock: Any) -> None:
         if sock.fileno() >= 0:
             self._loop.remove_reader(sock)
             self._loop.remove_writer(sock)

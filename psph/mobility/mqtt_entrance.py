@@ -14,13 +14,12 @@ from __future__ import annotations
 import msgspec
 from blake3 import blake3
 from msgspec import Struct
-from paho.mqtt.client import MQTTMessage
 
 from identifiers import Position, PublisherId
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Environment
 from psph.mobility.mqtt import POSITION, mqtt_topic
-from psph.mobility.mqtt_connection import Connection
+from psph.mobility.mqtt_connection import Connection, Received
 
 KEEP = 24 * 3600
 """Seconds for which the broker keeps what comes while the entrance is down."""
@@ -73,11 +72,11 @@ class Entrance:
     def _lost(self) -> None:
         self.env.call_later(AGAIN, self.connect)
 
-    def _heard(self, connection: Connection, message: MQTTMessage) -> None:
-        topic, mid = message.topic, message.mid
-        digest = blake3(topic.encode() + b"\0" + message.payload).digest()
+    def _heard(self, connection: Connection, message: Received) -> None:
+        topic, mid = message.topic, message.packet
+        digest = blake3(topic.encode() + b"\0" + message.body).digest()
         given = self._given.get(mid)
-        if not (message.dup and given is not None and given.digest == digest):
+        if not (message.again and given is not None and given.digest == digest):
             self.numbered += 1
             given = _Given(digest, self._last.get(topic, 0) + 1)
             self._last[topic] = given.version
@@ -87,7 +86,7 @@ class Entrance:
         def durable() -> None:
             if connection.open:
                 name, pairs = f"{mqtt_topic(topic)}/{self._publisher}", [(POSITION, str(position))]
-                connection.publish(name, message.payload, pairs, retain=True, done=taken)
+                connection.publish(name, message.body, pairs, retain=True, done=taken)
 
         def taken() -> None:
             # Whether the broker hears of it nobody can say, so the number is remembered until the

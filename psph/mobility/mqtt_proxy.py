@@ -23,17 +23,20 @@ async def mqtt_proxy(
     place: str,
     storage: Path | None = None,
     entrance: tuple[str, ...] = (),
+    peers: tuple[str, ...] = (),
     settings: ProxySettings | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[MobilityProxy]:
     """The proxy of the broker at `place` (HOST:PORT), which is its name, too.
 
-    `entrance` names plain topics whose messages get a Position here. `ready` is called whenever the
-    broker can be used.
+    `entrance` names plain topics whose messages get a Position here. `peers` are the brokers whose
+    proxies this one talks to, any if there are none. `ready` is called whenever the broker answers.
     """
     async with LinklessNode(place, storage=storage) as node:
         port = MqttPubSub(node, place)
-        proxy = MobilityProxy(node, place, port, port.send, settings)
+        proxy = MobilityProxy(
+            node, place, port, port.send, settings, lambda name: not peers or name in peers
+        )
         port.receive = proxy.receive
 
         def connect() -> None:

@@ -14,6 +14,7 @@ from identifiers import Position, PublisherId
 from mobility import Message
 from psph.commands.mqtt_proxy import mqtt_proxy
 from psph.mobility.mqtt import MqttPubSub, mqtt_topic
+from psph.mobility.mqtt_connection import Received
 
 PUBLISHER = PublisherId(bytes(16))
 TEXT = st.text(min_size=1, max_size=50).filter(lambda text: text.isprintable())
@@ -36,14 +37,12 @@ class Listening:
         self.heard.append((topic, position, message))
 
 
-def heard(stream, *pairs, retain=False):
+def heard(stream, *pairs, retained=False):
     """What comes of a message on news/`stream` with these user properties."""
     env = SimpleNamespace(call_later=lambda *about: None)
     port, listening = MqttPubSub(env, "me"), Listening()
     port.subscribe("news", None, listening)
-    message = SimpleNamespace(
-        payload=b"body", retain=retain, properties=SimpleNamespace(UserProperty=list(pairs))
-    )
+    message = Received(f"news/{stream}", b"body", dict(pairs), "", retained, False, 1, 1)
     port._deliver(port._topics["news"], stream, message)
     return listening.heard
 
@@ -69,7 +68,7 @@ def test_anything_may_stand_for_a_position(text):
 
 
 def test_what_is_retained_says_only_where_a_stream_is():
-    assert heard(str(PUBLISHER), ("position", str(POSITION)), retain=True) == []
+    assert heard(str(PUBLISHER), ("position", str(POSITION)), retained=True) == []
 
 
 @pytest.mark.parametrize(
