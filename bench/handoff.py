@@ -15,25 +15,18 @@ to catch up with, because it lost all of it; one that was made ahead has, as our
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-import aiohttp
-
 from bench import mqtt
-from bench.crossing_world import World, start_world
-from bench.handoff_crowd import Crowd, Seat
-from bench.handoff_movers import BrokerRoamer, HubRoamer, Mover, Session, arrive, body, leave, until
-from bench.mqtt_bridge import Brokers
+from bench.handoff_hubs import at_hubs
+from bench.handoff_movers import Side, arrive, leave, until
 from bench.processes import percentiles
 from psirp_sim.runtime import loop
-from psirp_sim.runtime.linkless import LinklessNode
 
 GAP = 2.0
 """Seconds away."""
@@ -41,24 +34,8 @@ BEFORE = 0.5
 """Seconds of messages before the clients go."""
 ROUNDS = ((1, 200.0, 3), (10, 50.0, 1), (100, 10.0, 1), (1_000, 0.5, 1))
 """Clients, messages a second, and how often: one process reads what all of them get."""
-MOST_OVER_HTTP = 100
-"""Each of these clients has a database and a thread of its own."""
 MOST_COMPARED = 100
 """Of more, what lies between two messages is most of the time until the next one."""
-MOBILITY = '\n[mobility]\nallow_peer = ["127.0.0.0/8"]\n'
-"""Everything is on one machine; the rest is as it ships."""
-_PSPH = "from psph.cli import main; main()"
-
-
-@dataclass
-class Side:
-    """One of those that are compared."""
-
-    places: tuple[str, str]
-    publish: Callable[[str, int], Awaitable[None]]
-    movers: Callable[[AsyncExitStack, str, int], Awaitable[Sequence[Mover]]]
-    topic: str
-    most: int = 1_000
 
 
 @dataclass
@@ -86,11 +63,18 @@ async def _run(rounds: Sequence[tuple[int, float, int]], gap: float) -> dict[str
     ]
     async with AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        sides = {"psph": await _hubs(stack, directory / "hubs")}
+        sides = {"psph": await at_hubs(stack, directory / "hubs")}
         if mqtt.program() is None:
             notes.append(mqtt.MISSING)
         else:
-            sides |= await _at_brokers(stack, directory)
+            try:
+                from bench.handoff_brokers import at_brokers
+            except ImportError:
+                notes.append(
+                    "paho-mqtt is not installed: brokers are left out"
+                )
+            else:
+                sides |= await at_brokers(stack, directory)
         count = 0
         for clients, rate, times in rounds:
             for _ in range(times):
@@ -140,93 +124,6 @@ async def _round(
             measured.doubled += came.doubled
             measured.messages += last - min(came.numbers)
         await leave(movers)
-
-
-# Ours over HTTP
-
-
-async def _hubs(stack: AsyncExitStack, directory: Path) -> Side:
-    processes = stack.enter_context(ExitStack())
-    world: World = await asyncio.to_thread(start_world, processes, directory, MOBILITY)
-    session = await stack.enter_async_context(aiohttp.ClientSession())
-    token = (world.b.hub.data / "admin-token").read_text().strip()
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "text/plain"}
-
-    async def publish(topic: str, number: int) -> None:
-        async with session.post(
-            f"{world.b.url}/publish", params={"topic": topic}, data=body(number), headers=headers
-        ) as answer:
-            if answer.status != 201:
-                raise RuntimeError(f"hub B answered {answer.status} {await answer.text()}")
-
-    async def movers(stack: AsyncExitStack, topic: str, count: int) -> Sequence[Mover]:
-        found = [HubRoamer(topic) for _ in range(count)]
-        for each in found:
-            await stack.enter_async_context(each.roamer)
-        return found
-
-    topic = "http://news.site-b.test/moves"
-    return Side((world.a.url, world.b.url), publish, movers, topic, MOST_OVER_HTTP)
-
-
-# Over brokers
-
-
-async def _at_brokers(stack: AsyncExitStack, directory: Path) -> dict[str, Side]:
-    brokers = Brokers(directory, mqtt.free_ports(2), topics=("+/+", "mobility/call/+"))
-    stack.callback(brokers.stop)
-    for name in "AB":
-        await asyncio.to_thread(brokers.start, name)
-        await asyncio.to_thread(_start_proxy, stack, brokers.places[name], directory / name)
-    places = (brokers.places["A"], brokers.places["B"])
-    node = await stack.enter_async_context(LinklessNode("crowd", storage=directory / "crowd"))
-    crowd = Crowd()
-    node.run(lambda env: crowd)
-    seats = 0
-
-    def client() -> BrokerRoamer:
-        nonlocal seats
-        seats += 1
-        roamer = BrokerRoamer(Seat(node, str(seats)), seats.to_bytes(32))
-        crowd.add(roamer.client)
-        return roamer
-
-    writer = client()
-    await arrive([writer], places[1])
-
-    async def publish(topic: str, number: int) -> None:
-        writer.publish(number, topic)
-
-    async def ours(stack: AsyncExitStack, topic: str, count: int) -> Sequence[Mover]:
-        found = [client() for _ in range(count)]
-        for each in found:
-            each.client.subscribe(topic)
-        return found
-
-    async def sessions(stack: AsyncExitStack, topic: str, count: int) -> Sequence[Mover]:
-        return [Session(f"{topic}-{number}", f"{topic}/+") for number in range(count)]
-
-    async def made_ahead(stack: AsyncExitStack, topic: str, count: int) -> Sequence[Mover]:
-        found = await sessions(stack, topic, count)
-        await arrive(found, places[1])
-        await leave(found)
-        return found
-
-    return {
-        "brokers": Side(places, publish, ours, "ours"),
-        "mosquitto": Side(places, publish, sessions, "theirs"),
-        "made_ahead": Side(places, publish, made_ahead, "ahead", MOST_COMPARED),
-    }
-
-
-def _start_proxy(stack: AsyncExitStack, place: str, data: Path) -> None:
-    command = [sys.executable, "-c", _PSPH, "mqtt-proxy", place, "--data", str(data)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    stack.push(process)
-    stack.callback(process.terminate)
-    assert process.stdout is not None
-    if process.stdout.readline() != f"ready {place}\n":
-        raise RuntimeError(f"the proxy of the broker at {place} did not come up")
 
 
 # What is said

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 
-from bench.handoff_movers import BrokerRoamer
+from bench.handoff_brokers import BrokerRoamer
 from bench.mqtt_bridge import Brokers
 from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.linkless import LinklessNode

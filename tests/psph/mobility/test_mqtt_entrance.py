@@ -9,7 +9,8 @@ from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
 from bench import mqtt
-from bench.handoff_movers import Session, arrive, body, leave
+from bench.handoff_brokers import Session
+from bench.handoff_movers import arrive, body, leave
 from tests.psph.mobility.mqtt_world import SOON, World, exactly, in_a_loop, publishing, until
 
 pytestmark = pytest.mark.skipif(mqtt.program() is None, reason="mosquitto is not installed")
