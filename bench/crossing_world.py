@@ -91,9 +91,10 @@ def copy_example(directory: Path, more: str = "") -> dict[str, str]:
     return {f"{HOST}:{old}": f"{HOST}:{new}" for old, new in chosen.items()}
 
 
-def start_world(stack: ExitStack, directory: Path) -> World:
-    """Runs until the stack is left. Everybody has joined the fabric, and DNS knows the PSPHs."""
-    moved = copy_example(directory, TRACES)
+def start_world(stack: ExitStack, directory: Path, more: str = "") -> World:
+    """Runs until the stack is left. Everybody has joined the fabric, and DNS knows the PSPHs.
+    `more` is what their configurations have besides."""
+    moved = copy_example(directory, TRACES + more)
     running = {name: _serve(stack, directory, name) for name in NODES}
     for name, process in running.items():
         _wait_until_ready(name, process, directory / f"{name}.log")

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from struct import Struct
 
@@ -50,20 +50,28 @@ def broker() -> Iterator[int | None]:
         yield None
         return
     with tempfile.TemporaryDirectory() as directory:
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            port: int = probe.getsockname()[1]
+        (port,) = free_ports(1)
         file = Path(directory, "mosquitto.conf")
         file.write_text(CONFIGURATION.format(port=port, host=HOST))
         with subprocess.Popen([found, "-c", str(file)]) as process:
             try:
-                _wait_for(port, process)
+                wait_for(port, process)
                 yield port
             finally:
                 process.kill()
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+def free_ports(count: int) -> list[int]:
+    """Nobody has them now."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Until a broker that was started takes connections."""
     deadline = time.monotonic() + PATIENCE
     while process.poll() is None and time.monotonic() < deadline:
         try:

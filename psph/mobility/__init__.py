@@ -15,5 +15,11 @@ At a client:
 * `roamer`: the client, for programs under asyncio;
 * `moving`, `monitor`: when to move, and where to.
 
-docs/roaming.md has the endpoints.
+At an MQTT broker:
+
+* `mqtt`: brokers as a pub/sub system that clients move in; `mqtt_connection` under it;
+* `mqtt_entrance`: Positions for what publishers send that know nothing of them;
+* `mqtt_proxy`: puts them together.
+
+docs/roaming.md has the endpoints, docs/mobility-mqtt.md the brokers.
 """

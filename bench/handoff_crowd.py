@@ -1,0 +1,80 @@
+"""Many clients on one node: each has an Environment of its own, with a part of the node's storage.
+
+A thousand clients would otherwise be a thousand databases in one process, which nobody has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+
+from psirp_sim.forwarding.table import ForwardingCounters, ForwardingTable
+from psirp_sim.runtime.environment import Changes, Core, Link, Log, Storage, Timer
+from psirp_sim.runtime.linkless import LinklessNode
+from traces import TraceSink
+
+
+class _Part:
+    """Implements `environment.Storage` under a prefix."""
+
+    def __init__(self, storage: Storage, prefix: bytes) -> None:
+        self._storage = storage
+        self._prefix = prefix
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._storage.get(self._prefix + key)
+
+    def scan(self, prefix: bytes) -> Iterable[tuple[bytes, bytes]]:
+        size = len(self._prefix)
+        return [(key[size:], value) for key, value in self._storage.scan(self._prefix + prefix)]
+
+    def write(self, changes: Changes, done: Callable[[], None] | None = None) -> None:
+        self._storage.write({self._prefix + key: value for key, value in changes.items()}, done)
+
+
+class Seat:
+    """Implements `environment.Environment` for one of the crowd."""
+
+    links: Mapping[str, Link]
+    storage: Storage
+    random: Random
+    trace: TraceSink
+    log: Log
+
+    def __init__(self, node: LinklessNode, name: str) -> None:
+        self.node = name
+        self.links = {}
+        self.storage = _Part(node.storage, f"{name}/".encode())
+        self.random, self.trace, self.log = node.random, node.trace, node.log
+        self.now, self.wall = node.now, node.wall
+        self._node = node
+
+    def call_later(self, delay: int, callback: Callable[..., None], *args: object) -> Timer:
+        return self._node.call_later(delay, callback, *args)
+
+    def install(self, table: ForwardingTable, counters: ForwardingCounters) -> None:
+        """There is nothing to forward."""
+
+    def inject(self, packet: bytes) -> bool:
+        return False
+
+
+class Crowd:
+    """The core of the node: all of them."""
+
+    def __init__(self) -> None:
+        self.cores: list[Core] = []
+
+    def start(self) -> None:
+        """Each is started when it comes."""
+
+    def add(self, core: Core) -> None:
+        self.cores.append(core)
+        core.start()
+
+    def receive(self, link: str, packet: bytes) -> None:
+        """Nothing comes: there are no links."""
+
+    def stop(self) -> None:
+        for core in self.cores:
+            core.stop()

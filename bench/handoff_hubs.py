@@ -1,0 +1,80 @@
+"""The side of ours in `handoff` that moves between hubs, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
+
+import aiohttp
+
+from bench.crossing_world import World, start_world
+from bench.handoff_movers import PATIENCE, Arrivals, Mover, Side, body
+from mobility import MovedIn, Stage, Update
+from mobility.events import Consumed, Notice
+from psph.mobility.roamer import Roamer
+
+MOST = 100
+"""Each of these clients has a database and a thread of its own."""
+MOBILITY = '\n[mobility]\nallow_peer = ["127.0.0.0/8"]\n'
+"""Everything is on one machine; the rest is as it ships."""
+
+
+class HubRoamer:
+    """A client of ours at hubs, over HTTP."""
+
+    def __init__(self, topic: str) -> None:
+        self.arrivals = Arrivals()
+        self.roamer = Roamer([topic], consume=self._consume, notice=self._notice)
+
+    @property
+    def live(self) -> bool:
+        return self.roamer.stage is Stage.LIVE
+
+    @property
+    def gone(self) -> bool:
+        return self.roamer.stage is Stage.DETACHED
+
+    async def come(self, place: str) -> None:
+        self.arrivals.begin()
+        await self.roamer.move(place)
+
+    async def go(self) -> None:
+        if not await self.roamer.move_out(PATIENCE):
+            raise RuntimeError("a hub did not let a client of the benchmark go")
+
+    def _consume(self, event: Consumed) -> None:
+        if isinstance(event, Update):
+            self.arrivals.take(event.message.body)
+        else:
+            self.arrivals.other.append(event)
+
+    def _notice(self, notice: Notice) -> None:
+        if isinstance(notice, MovedIn):
+            self.arrivals.live_at = time.monotonic()
+
+
+async def at_hubs(stack: AsyncExitStack, directory: Path) -> Side:
+    processes = stack.enter_context(ExitStack())
+    world: World = await asyncio.to_thread(start_world, processes, directory, MOBILITY)
+    session = await stack.enter_async_context(aiohttp.ClientSession())
+    token = (world.b.hub.data / "admin-token").read_text().strip()
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "text/plain"}
+
+    async def publish(topic: str, number: int) -> None:
+        async with session.post(
+            f"{world.b.url}/publish", params={"topic": topic}, data=body(number), headers=headers
+        ) as answer:
+            if answer.status != 201:
+                raise RuntimeError(f"hub B answered {answer.status} {await answer.text()}")
+
+    async def movers(stack: AsyncExitStack, topic: str, count: int) -> Sequence[Mover]:
+        found = [HubRoamer(topic) for _ in range(count)]
+        for each in found:
+            await stack.enter_async_context(each.roamer)
+        return found
+
+    topic = "http://news.site-b.test/moves"
+    return Side((world.a.url, world.b.url), publish, movers, topic, MOST)
