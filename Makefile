@@ -39,19 +39,20 @@ clean: ## remove what the other targets made
 
 # Rebuilt only when what is installed changes. The editable install makes an edit
 # of the sources visible at once; entry points and C sources need a new one.
-$(READY): $(BUILT) | $(BIN)/python
+$(READY): $(BUILT) | $(BIN)/pip
 	@$(FORGET)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(RUNS)
 
 # What running needs, and nothing to develop with.
-$(RUNS): $(BUILT) | $(BIN)/python
+$(RUNS): $(BUILT) | $(BIN)/pip
 	@echo "installing psph into $(VENV) (once)"
 	@$(FORGET)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(BIN)/python:
+# Its last step is pip: one that was interrupted, or had no pip to give, is made again.
+$(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "psph needs Python 3.11 or newer; set PYTHON=/path/to/it" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)

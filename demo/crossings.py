@@ -47,6 +47,16 @@ class _Update:
         ]
         return min(found, key=lambda event: event["mono_ns"], default=None)
 
+    def arrived(self) -> Event | None:
+        """Its first delivery elsewhere: what a PSPH hears of its own publications crosses nothing.
+
+        Until it is known where it was published, any delivery may be that.
+        """
+        published = self.first(Stage.PUBLISHED)
+        home = None if published is None else published["node"]
+        others = [event for event in self.events if event["node"] != home]
+        return _Update(others).first(Stage.DELIVERED)
+
 
 class Crossings:
     """Takes events as they come, of all nodes, in any order."""
@@ -56,6 +66,7 @@ class Crossings:
         self._done: OrderedDict[str, None] = OrderedDict()
         self._pinged: OrderedDict[str, int] = OrderedDict()
         self._forwarded: deque[Event] = deque(maxlen=2_000)
+        self._subscribed: deque[Event] = deque(maxlen=2_000)
         self.last: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self.count = 0
 
@@ -64,6 +75,8 @@ class Crossings:
         for event in events:
             if event["stage"] == Stage.FORWARDED:
                 self._forwarded.append(event)
+            elif event["stage"] == Stage.SUBSCRIBED:
+                self._subscribed.append(event)
             name = event.get("trace_id")
             if name is None or event["stage"] not in _ORDER or "reason" in event:
                 continue
@@ -84,7 +97,7 @@ class Crossings:
         """The crossings that are complete and were not before."""
         found = []
         for name, update in list(self._open.items()):
-            delivered = update.first(Stage.DELIVERED)
+            delivered = update.arrived()
             if delivered is None:
                 continue
             leaves = update.first(*_LEAVES, node=delivered["node"])
@@ -109,6 +122,8 @@ class Crossings:
         published = update.first(Stage.PUBLISHED)
         if published is None or not published.get("topic"):
             return None  # before we looked, or what proxies say to each other
+        if self._waited_for_a_reader(published, delivered):
+            return None
         begun = [
             each
             for stage in (Stage.PING_RECEIVED, Stage.FETCHED)
@@ -142,6 +157,14 @@ class Crossings:
             "total_ms": round((_when(way[-1]) - start) / 1e6, 3),
             "at": round(way[0]["wall_ns"] / 1e9, 3),
         }
+
+    def _waited_for_a_reader(self, published: Event, delivered: Event) -> bool:
+        """Whether it lay there, and crossed when somebody asked for it: no stage took that long."""
+        return any(
+            (event["node"], event["topic"]) == (delivered["node"], published["topic"])
+            and published["mono_ns"] < event["mono_ns"] <= delivered["mono_ns"]
+            for event in self._subscribed
+        )
 
     def latency(self, report: str | None) -> dict[str, object]:
         """Percentiles of the last crossings, and where their time went."""

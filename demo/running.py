@@ -46,9 +46,13 @@ class RunSettings:
 
 
 async def run(settings: RunSettings) -> None:
-    """Until Ctrl-C, SIGTERM or the end of the duration."""
+    """Until Ctrl-C, SIGTERM, the end of the terminal or of the duration."""
     stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    # Who closes the terminal stops it, unless they said that it goes on (nohup).
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     with _listen(settings) as listening:
         running = asyncio.create_task(_serve(settings, listening))

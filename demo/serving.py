@@ -137,8 +137,8 @@ class Api:
         try:
             async with self._world.session.post(url, data=entry.text.encode()) as answer:
                 text = await answer.text()
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise PsphError(f"the website does not answer: {error}") from None
+        except (aiohttp.ClientError, TimeoutError):
+            raise PsphError("the website does not answer") from None
         if answer.status != 201:
             raise PsphError(text.strip())
         return web.Response(text=text, status=201, content_type="application/json")
@@ -158,8 +158,9 @@ class Api:
             )
         except ChatRefused as refusal:
             return _error(refusal.status, str(refusal))
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise PsphError(f"the PSPH does not answer: {error}") from None
+        except (aiohttp.ClientError, TimeoutError):
+            domain = conversations.domain_of(message.me)
+            raise PsphError(f"the PSPH of {domain} does not answer: is it stopped?") from None
         return web.json_response(sent)
 
     async def _switch_link(self, request: web.Request) -> web.Response:

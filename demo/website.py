@@ -33,6 +33,11 @@ ENTRIES = 50
 LONGEST = 4_000
 """Characters of an entry."""
 LONGEST_TITLE = 120
+_STYLE = (
+    ":root { color-scheme: light dark } body { font: 1.05rem/1.6 system-ui, sans-serif;"
+    " max-width: 40rem; margin: 2.5rem auto; padding: 0 1rem; overflow-wrap: anywhere }"
+    " h1 { line-height: 1.25 } time { opacity: 0.75; font-size: 0.9rem }"
+)
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -209,8 +214,11 @@ class Website:
         try:
             entry = await self.publish(feed, text)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            # What a connection that failed says of itself is for the log.
+            silent = isinstance(error, aiohttp.ClientConnectionError | OSError)
+            why = "it does not answer" if silent else str(error)
             raise web.HTTPBadGateway(
-                text=f"the entry is there, but its hub was not told: {error}\n"
+                text=f"the entry is there, but its hub was not told: {why}\n"
             ) from error
         return web.json_response(
             {
@@ -248,10 +256,11 @@ def _page(title: str, body: str) -> web.Response:
     text = (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(title)}</title><h1>{html.escape(title)}</h1>{body}</html>\n"
+        f"<title>{html.escape(title)}</title><style>{_STYLE}</style>"
+        f"<h1>{html.escape(title)}</h1>{body}</html>\n"
     )
     return web.Response(
         text=text,
         content_type="text/html",
-        headers={"Content-Security-Policy": "default-src 'none'"},
+        headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},
     )

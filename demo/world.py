@@ -242,4 +242,7 @@ def _keep_secrets(directory: Path) -> layout.Secrets:
         }
         path.touch(0o600)
         path.write_text(json.dumps(made))
-    return layout.Secrets(**json.loads(path.read_text()))
+    try:
+        return layout.Secrets(**json.loads(path.read_text()))
+    except (ValueError, TypeError):
+        raise PsphError(f"{path} cannot be read: choose another --data") from None

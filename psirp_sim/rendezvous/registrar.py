@@ -49,8 +49,8 @@ class Want:
     deadline: int
     key: Ed25519PrivateKey | None = None
     homes: list[str] = field(default_factory=list)
-    former: list[str] = field(default_factory=list)
-    """Servers that were homes, and still hold it."""
+    former: dict[str, int] = field(default_factory=dict)
+    """Servers that were homes and still hold it, and since when they are homes no more."""
     refusals: dict[str, Code] = field(default_factory=dict)
 
 
@@ -83,6 +83,8 @@ class Registrar:
         """Since when a server we correspond with is not there."""
         self.wants: dict[Key, Want] = {}
         self._unresolved: dict[Key, Want] = {}
+        self._moving: dict[Key, Want] = {}
+        """Those that servers still hold which were their homes."""
         self._correspondences: dict[str, Correspondence] = {}
         self._flushing = False
 
@@ -209,8 +211,6 @@ class Registrar:
         everywhere = len(holding) == len(want.homes)
         if everywhere or not _makes_rules(want.entry):
             self._resolve(want, Code.OK)
-        if holding:
-            self._leave_former_homes(want)
         key = key_of(want.entry)
         if everywhere and not want.entry.present and self.wants.get(key) is want:
             del self.wants[key]  # unless its end was the beginning of another
@@ -242,45 +242,57 @@ class Registrar:
         key = key_of(want.entry)
         before = before or self.wants.get(key)
         if before is not None:
-            want.former = [*before.former, *before.homes]
+            now = self._env.now()
+            want.former = before.former | dict.fromkeys(before.homes, now)
             self._resolve(before, Code.STALE)  # the caller has changed its mind
         self.wants[key] = self._unresolved[key] = want
         self._place(want)
         self._flush_soon()
 
     def _place(self, want: Want) -> None:
-        """Tell the homes as they are now; those that were are left once one of these holds it."""
+        """Tell the homes as they are now; those that were are left later (`_leave`)."""
         key = key_of(want.entry)
         placed = homes(want.entry.sid, list(self._servers))
-        want.former = [
-            server for server in dict.fromkeys([*want.former, *want.homes]) if server not in placed
-        ]
+        former = dict.fromkeys(want.homes, self._env.now()) | want.former
+        want.former = {server: since for server, since in former.items() if server not in placed}
         for server in placed:
             if server not in want.homes:
                 self._correspondence(server).tell(want.entry)
         want.homes = placed
         if want.entry.present:
-            if any(self._correspondence(home).holds(want.entry) for home in placed):
-                self._leave_former_homes(want)
+            if want.former:
+                self._moving[key] = want
         else:
             for server in want.former:
                 self._correspondence(server).tell(want.entry)
-            want.former = []
+            want.former = {}
             if placed and all(self._correspondence(home).holds(want.entry) for home in placed):
                 self._env.call_later(0, self._taken, want)
         if not placed:
             for server in want.former:
                 self._correspondence(server).drop(key)
 
-    def _leave_former_homes(self, want: Want) -> None:
-        for server in want.former:
-            if self._reachable(server):
-                # Of the same sequence: should it be a home again, the same registration counts.
-                elsewhere = msgspec.structs.replace(want.entry, present=False, proof=None)
-                self._correspondence(server).tell(elsewhere)
-            else:
-                self._correspondence(server).abandon(key_of(want.entry))
-        want.former = []
+    def _leave(self, want: Want, now: int) -> None:
+        """Leave servers that were homes once one that is holds it, but not at once.
+
+        Others may see the fabric change later than we do, or otherwise while it heals; until they
+        agree, they look for us where we were.
+        """
+        if any(self._correspondence(home).holds(want.entry) for home in want.homes):
+            for server, since in list(want.former.items()):
+                if since + self._settings.settle <= now:
+                    del want.former[server]
+                    self._leave_server(want.entry, server)
+        if not want.former:
+            del self._moving[key_of(want.entry)]
+
+    def _leave_server(self, entry: Registration, server: str) -> None:
+        if self._reachable(server):
+            # Of the same sequence: should it be a home again, the same registration counts.
+            elsewhere = msgspec.structs.replace(entry, present=False, proof=None)
+            self._correspondence(server).tell(elsewhere)
+        else:
+            self._correspondence(server).abandon(key_of(entry))
 
     def _correspondence(self, server: str) -> Correspondence:
         found = self._correspondences.get(server)
@@ -311,6 +323,11 @@ class Registrar:
     def _tick(self) -> None:
         self._env.call_later(self._settings.retry_interval, self._tick)
         now = self._env.now()
+        for key, want in list(self._moving.items()):
+            if self.wants.get(key) is want:
+                self._leave(want, now)
+            else:
+                del self._moving[key]
         self._flush()
         for key, want in list(self._unresolved.items()):
             # The end of one may have been the beginning of another.

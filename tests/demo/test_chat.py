@@ -79,3 +79,24 @@ def test_what_the_psph_refuses_is_passed_on(world):
             assert (refused["me"], refused["with"]) == (ALICE, "no jid at all")
 
     asyncio.run(main())
+
+
+def test_a_psph_that_is_stopped_is_said_to_be(world):
+    async def main():
+        async with Reader(world, "stopped") as page:
+            switch, name = "/api/network/nodes/psph-a", secrets.token_hex(16)
+            body = {"me": ALICE, "to": BOB, "text": "later", "id": name}
+            assert (await page.ask("POST", switch, {"up": False}))[0] == 200
+            try:
+                status, answer = await page.ask("POST", "/api/chat", body)
+            finally:
+                assert (await page.ask("POST", switch, {"up": True}))[0] == 200
+            assert status == 502
+            assert answer["error"] == "the PSPH of site-a.test does not answer: is it stopped?"
+
+            async def taken():
+                return (await page.ask("POST", "/api/chat", body))[0] == 200
+
+            await until(taken, "the same message to be taken")
+
+    asyncio.run(main())

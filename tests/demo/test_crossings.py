@@ -72,6 +72,45 @@ def test_not_everything_is_a_crossing(way):
     assert crossings.finished(now=10**12) == []
 
 
+def subscribed(at, node="psph-a", topic="http://x/"):
+    return event("subscribed", node, at, topic=topic) | {"trace_id": None}
+
+
+def test_what_lay_there_until_somebody_came_took_no_time():
+    crossings = Crossings()
+    late = [*WAY[:3], ("delivered", "psph-a", 16_000), ("browser_sent", "psph-a", 16_005)]
+    crossings.take([*(event(*each) for each in late), subscribed(15_990)])
+    assert crossings.finished(now=10**12) == []
+    assert crossings.count == 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [subscribed(1), subscribed(9), subscribed(6, node="psph-b"), subscribed(6, topic="http://y/")],
+    ids=["before", "afterwards", "elsewhere", "to something else"],
+)
+def test_other_readers_may_come_at_any_time(other):
+    crossings = Crossings()
+    crossings.take([other, *(event(*each) for each in WAY)])
+    (crossing,) = crossings.finished(now=11 * MS)
+    assert crossing["total_ms"] == 10
+
+
+@given(st.permutations([*WAY, ("delivered", "psph-b", 6), ("browser_sent", "psph-b", 7)]))
+def test_what_its_own_domain_reads_of_it_is_no_crossing(way):
+    crossings = Crossings()
+    crossings.take(event(*each) for each in way)
+    (crossing,) = crossings.finished(now=11 * MS)
+    assert (crossing["from"], crossing["to"]) == ("site-b.test", "site-a.test")
+    assert [(s["stage"], s["node"], s["at_ms"]) for s in crossing["stages"]] == WAY
+
+
+def test_what_is_read_at_home_only_is_none():
+    crossings = Crossings()
+    crossings.take(event(stage, "psph-b", at) for stage, _, at in WAY)
+    assert crossings.finished(now=10**12) == []
+
+
 def test_what_proxies_say_to_each_other_is_none():
     crossings = Crossings()
     crossings.take(event(*each, topic=None) for each in WAY)

@@ -8,6 +8,7 @@ import html
 import os
 import pty
 import re
+import signal
 import socket
 import subprocess
 import threading
@@ -18,6 +19,8 @@ from urllib.request import urlopen
 import aiohttp
 import pytest
 
+from demo.world import World, WorldSettings
+from psph.errors import PsphError
 from push_hub.feeds import read_feed
 from tests.demo.up import PATIENCE, PSPH, Reader, running, until
 
@@ -310,6 +313,13 @@ def test_a_directory_that_cannot_be_used_is_said_in_one_line():
     assert "--data" in said.stderr
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"fabric_key": "x"}'])
+def test_secrets_that_cannot_be_read_are_said_in_one_line(tmp_path, text):
+    (tmp_path / "secrets.json").write_text(text)
+    with pytest.raises(PsphError, match=r"secrets\.json cannot be read: choose another --data$"):
+        World(WorldSettings(tmp_path))
+
+
 def test_beyond_loopback_a_token_is_asked_for(tmp_path):
     with running(tmp_path / "data", "--host", "0.0.0.0") as (line, _):
         url, _, token = line.split()[1].partition("/?token=")
@@ -415,15 +425,19 @@ def test_a_terminal_is_shown_progress_and_a_status_line(tmp_path):
     assert list(tmp_path.glob("data/data/traces/domain=*/date=*/node=psph-a/*.parquet"))
 
 
-def test_it_can_be_stopped_while_it_starts(tmp_path):
+def test_a_terminal_that_is_closed_while_it_starts_stops_it(tmp_path):
     process = subprocess.Popen(
-        [*PSPH, "up", "--port", "0", "--data", tmp_path / "data"],
+        [*PSPH, "up", "--port", "0"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        # Whoever runs the tests may have told them to outlive their terminal.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )  # fmt: skip
     with process:
         deadline = time.monotonic() + PATIENCE
-        while not (tmp_path / "data" / "data" / "n1").exists() and time.monotonic() < deadline:
+        while not list(tmp_path.glob("*/data/n1")) and time.monotonic() < deadline:
             time.sleep(0.01)
-        process.terminate()
+        process.send_signal(signal.SIGHUP)
         _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "")
+    assert not list(tmp_path.iterdir()), "its directory was a temporary one"

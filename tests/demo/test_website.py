@@ -33,8 +33,9 @@ class PingedHub:
 
 
 @asynccontextmanager
-async def running(directory, hub, every=0.0):
-    async with served(hub.app) as hub_url:
+async def running(directory, hub, every=0.0, hub_url=None):
+    async with served(hub.app) as its_url:
+        hub_url = hub_url or its_url
         configuration = SiteSettings(
             "site-a.test", ["127.0.0.1:4711"], f"{hub_url}/hub", ["feed.xml", "notes.xml"],
             "http://127.0.0.1:4711", "site.json", every,
@@ -117,6 +118,20 @@ def test_a_hub_that_is_away_is_said_to_be(tmp_path):
                 assert answer.status == 502
                 assert "its hub was not told" in await answer.text()
             assert (await _feed(session, url)).entries[0].title == "x", "it is there all the same"
+
+    run(main())
+
+
+def test_a_hub_that_is_not_reached_is_said_in_plain_words(tmp_path):
+    async def main():
+        nowhere = "http://127.0.0.1:1"
+        async with (
+            running(tmp_path, PingedHub(), hub_url=nowhere) as (_, url, session),
+            session.post(f"{url}/notes.xml/publish", data="x") as answer,
+        ):
+            assert answer.status == 502
+            said = await answer.text()
+        assert said == "the entry is there, but its hub was not told: it does not answer\n"
 
     run(main())
 

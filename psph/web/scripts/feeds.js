@@ -94,13 +94,14 @@ export class Feeds {
       this.#rows.set(key, row);
     }
     const feed = this.#find(reader, url);
+    const failed = feed && this.#failed.get(key);
     const name = this.#world.nameOf(url);
-    setText(row.button, feed ? "Leave" : "Subscribe");
+    const leave = failed ? "Remove" : "Leave";
+    setText(row.button, feed ? leave : "Subscribe");
     row.button.className = feed || domain === reader ? "small second" : "small";
-    const label = feed ? `Leave ${name}` : `Subscribe to ${name} from ${reader}`;
+    const label = feed ? `${leave} ${name}` : `Subscribe to ${name} from ${reader}`;
     row.button.setAttribute("aria-label", label);
     const way = domain === reader ? "in this domain" : "across the fabric";
-    const failed = feed && this.#failed.get(key);
     row.note.classList.toggle("bad", Boolean(failed));
     setText(row.note, failed || (feed ? `subscribed, ${counted(feed.count)}` : way));
     return row.line;
@@ -152,8 +153,11 @@ export class Feeds {
   refused(data) {
     const [domain, topic] = [text(data.domain), text(data.topic)];
     if (!this.#find(domain, topic)) return;
-    this.#failed.set(`${domain} ${topic}`, text(data.error) || "refused");
+    const reason = text(data.error) || "refused";
+    this.#failed.set(`${domain} ${topic}`, reason);
     this.#showTopics();
+    at("subscribe-note").classList.add("bad");
+    setText(at("subscribe-note"), `Not subscribed: ${reason}.`);
   }
 
   // Arriving

@@ -6,6 +6,7 @@ import {
 } from "./showing.js";
 
 const MOST = 12;
+const FAR = 8; // times the middle one
 const WORDS = {
   ping_received: ["Ping", "the website tells its hub"],
   fetched: ["Fetch", "the hub gets the feed and finds what is new"],
@@ -46,20 +47,29 @@ export class Latency {
   }
 
   #show(key) {
-    const longest = Math.max(...this.#crossings.map((each) => each.total), 1);
+    const scale = this.#scale();
     const wanted = this.#crossings.map((each) => {
       let line = this.#lines.get(key(each));
       if (!line) {
         line = this.#line(each);
         this.#lines.set(key(each), line);
       }
-      line.querySelector(".bar-fill").style.width = `${(each.total / longest) * 100}%`;
+      line.querySelector(".bar-fill").style.width = `${Math.min(1, each.total / scale) * 100}%`;
+      line.classList.toggle("beyond", each.total > scale);
       return line;
     });
     const kept = new Set(this.#crossings.map(key));
     for (const each of this.#lines.keys()) if (!kept.has(each)) this.#lines.delete(each);
     arrange(at("crossings"), wanted);
     at("crossings-empty").hidden = true;
+  }
+
+  // The longest one fills the track. One that waited for a repair, say, would make lines of all
+  // others: it is left out of the scale, and its bar runs off the end.
+  #scale() {
+    const totals = this.#crossings.map((each) => each.total).sort((one, other) => one - other);
+    const middle = totals[Math.floor((totals.length - 1) / 2)];
+    return Math.max(...totals.filter((each) => each <= FAR * middle), 1);
   }
 
   #line({ topic, to, stages, total }) {

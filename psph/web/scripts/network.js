@@ -26,6 +26,16 @@ function directed(state, root) {
   return found;
 }
 
+// Whether links that work lead from one of these nodes to all others.
+function joined({ links }, names) {
+  const working = links.filter((each) => each.up && !each.cut);
+  const reached = new Set(names.slice(0, 1));
+  for (const name of reached) { // grows while it is walked
+    for (const { a, b } of working) if (a === name || b === name) reached.add(a).add(b);
+  }
+  return names.every((name) => reached.has(name));
+}
+
 const pick = (node) => (node ? { domain: node.domain, roles: node.roles } : {});
 
 export class Network {
@@ -122,7 +132,8 @@ export class Network {
     button.setAttribute("aria-label", row.button.getAttribute("aria-label"));
   }
 
-  #showTree({ tree }, directions) {
+  #showTree(state, directions) {
+    const { tree } = state;
     const count = directions.size;
     const astray = list(tree?.false_links).length;
     const words = count
@@ -131,8 +142,18 @@ export class Network {
           Number.isFinite(tree.fill) ? `a zFilter that is ${percent(tree.fill)} full` : "",
           astray ? `matched by accident by ${counted(astray, "link")}` : "",
         ].filter(Boolean).join(", ")
-      : "no tree: nobody in the other domain is subscribed. Subscribe in Feeds.";
+      : this.#whyNoTree(state);
     setText(at("tree-note"), words);
+  }
+
+  #whyNoTree(state) {
+    const proxies = state.nodes.filter(({ domain }) => this.#world.side(domain));
+    const stopped = proxies.find(({ up }) => !up);
+    if (stopped) return `no tree: ${stopped.name} is stopped. Start it again.`;
+    if (!joined(state, proxies.map(({ name }) => name))) {
+      return "no tree: no way is left between the domains. Heal a link, or start a node.";
+    }
+    return "no tree: nobody in the other domain is subscribed. Subscribe in Feeds.";
   }
 
   #showFigures({ nodes, links, tree }) {

@@ -52,6 +52,16 @@ async function world() {
   }
 }
 
+// Who stops `psph up` and starts it again has another world at the same address, with other topics:
+// the page begins anew as well.
+async function reloadUnless(identity) {
+  try {
+    if (new World(await read("/api/world")).identity !== identity) location.reload();
+  } catch {
+    // gone again, which the stream notices
+  }
+}
+
 async function begin() {
   const tabs = new Tabs(["feeds", "chat", "network", "latency"]);
   const state = load();
@@ -87,6 +97,7 @@ async function begin() {
     status: (data) => setText(at("world-status"), summary(data)),
     state: connection,
     trouble,
+    forgotten: () => reloadUnless(found.identity),
   });
   tabs.listen((name) => {
     chat.visible(name === "chat");

@@ -32,7 +32,8 @@ export class Stream {
   #dirty = false;
 
   // `wanted` is asked for the whole state whenever it is sent. Handlers: one for each event, state
-  // (name, detail) and trouble (why the server does not take the state, or "").
+  // (name, detail), trouble (why the server does not take the state, or "") and forgotten (it no
+  // longer knows this page).
   constructor(wanted, handlers) {
     this.#wanted = wanted;
     this.#handlers = handlers;
@@ -91,12 +92,15 @@ export class Stream {
       const told = (event) => this.#handlers[name](JSON.parse(event.data));
       source.addEventListener(name, current(told));
     }
-    source.addEventListener("hello", current((event) => {
+    source.addEventListener("hello", current(async (event) => {
+      const again = this.#before;
       this.#heard = true;
       this.#failures = 0;
-      this.#handlers.state(this.#before ? "resumed" : "live");
+      this.#handlers.state(again ? "resumed" : "live");
       this.#before = true;
-      if (JSON.parse(event.data).resumed !== true) this.#say();
+      if (JSON.parse(event.data).resumed === true) return;
+      if (again) await this.#handlers.forgotten();
+      if (generation === this.#generation) this.#say();
     }));
     source.addEventListener("error", current(() => this.#lost()));
   }

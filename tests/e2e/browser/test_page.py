@@ -8,7 +8,7 @@ import uuid
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.browser.world import SOON, Line, headline
+from tests.e2e.browser.world import SOON, Line, headline, running_world
 from tests.push_hub.browser import installed
 
 pytestmark = pytest.mark.skipif(
@@ -60,6 +60,18 @@ def test_what_is_no_address_is_said_to_be_none(visit):
     expect(page.get_by_text("Write the address of a feed")).to_be_visible()
     page.get_by_role("button", name="Publish").click()
     expect(page.get_by_text("Write a headline first.")).to_be_visible()
+
+
+def test_a_topic_that_the_hub_refuses_is_not_called_subscribed(visit):
+    user = visit()
+    page = user.arrive()
+    page.get_by_label("Or a topic by its URL").fill("example.com/feed.xml")
+    page.get_by_label("Or a topic by its URL").press("Enter")
+    expect(page.locator("#subscribe-note")).to_have_text(
+        "Not subscribed: this hub does not serve topics of example.com.", **SOON
+    )
+    page.get_by_role("button", name="Remove example.com/feed.xml").click()
+    expect(page.locator("#topics")).not_to_contain_text("example.com")
 
 
 def test_markup_of_strangers_stays_text(visit):
@@ -122,6 +134,29 @@ def test_a_line_that_was_cut_is_resumed_and_nothing_is_missed(visit, world):
         line.close()
 
 
+def test_a_world_that_was_started_anew_is_another_one(visit, world, tmp_path):
+    line = Line(world)
+    try:
+        user = visit(line.url)
+        user.forgiven = "net::ERR_"
+        page = user.arrive()
+        user.subscribe()
+        with running_world(tmp_path) as other:
+            line.cut()
+            expect(page.locator("#connection")).to_have_attribute("data-state", "lost", **SOON)
+            line.mend(other)
+            # The topics that it knew are not there any more.
+            expect(page.get_by_text("Nothing yet.")).to_be_visible(**SOON)
+            user.live()
+            user.subscribe()
+            news = headline("A new world")
+            user.publish(news)
+            user.sees(news)
+            line.cut()
+    finally:
+        line.close()
+
+
 def test_two_people_chat_and_find_their_words_again(visit):
     user = visit()
     page = user.arrive("chat")
@@ -173,6 +208,21 @@ def test_a_link_is_cut_and_updates_keep_arriving(visit):
     page.get_by_role("button", name=f"Heal the link {a} to {b}").click()
     expect(log.get_by_text(f"You healed {name}.")).to_be_visible(**SOON)
     expect(log.get_by_text(f"{name} works again.")).to_be_visible(**SOON)
+
+
+def test_the_page_says_why_there_is_no_tree(visit):
+    user = visit()
+    page = user.arrive("network")
+    # No other test subscribes to that one, or it would have a tree for some time afterwards.
+    page.get_by_label("Tree of").select_option(label="news.site-a.test/feed.xml")
+    note = page.locator("#tree-note")
+    expect(note).to_contain_text("nobody in the other domain is subscribed", **SOON)
+    for end in ("n1", "n2"):
+        page.get_by_role("button", name=f"Cut the link psph-a to {end}").click()
+    expect(note).to_contain_text("no way is left between the domains", **SOON)
+    for end in ("n1", "n2"):
+        page.get_by_role("button", name=f"Heal the link psph-a to {end}").click()
+    expect(note).to_contain_text("nobody in the other domain is subscribed", **SOON)
 
 
 def test_a_node_is_stopped_and_updates_keep_arriving(visit):

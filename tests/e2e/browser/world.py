@@ -96,8 +96,11 @@ class Line:
                 with suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
 
-    def mend(self):
+    def mend(self, url=None):
+        """Mend it, perhaps to another world."""
         with self._lock:
+            if url is not None:
+                self._target = (urlsplit(url).hostname, urlsplit(url).port)
             self._cut = False
 
     def close(self):

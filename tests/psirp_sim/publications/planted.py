@@ -322,7 +322,7 @@ PLANTED: dict[type[Planted], int] = {
     BeginsAfterTheBase: 12,
     BeginsWithTheNewest: 3,
     IgnoresWhereItWas: 7,
-    CommitsTooEarly: 12,
+    CommitsTooEarly: 36,
     HandsOnTwice: 1,
     HandsOnWhatThereIs: 0,
     SaysNothingOfGaps: 9,

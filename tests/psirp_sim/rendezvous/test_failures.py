@@ -90,6 +90,25 @@ def test_a_match_is_never_lost_while_servers_come_and_go():
     assert not any(unmatched)
 
 
+def test_a_listener_that_sees_the_fabric_heal_in_another_order_is_not_lost():
+    """After a stall its links come back one by one, and for a moment it knows one server only."""
+    fabric = matched_fabric()
+    third = next(server for server in SERVERS if server not in fabric.homes())
+    registrar = fabric.node("b").rendezvous.registrar
+    live = registrar._live
+    unmatched = []
+    for only_third in (True, False):
+        registrar._live = (lambda: {third: live()[third]}) if only_third else live
+        registrar.look()
+        for _ in range(40):
+            fabric.run(0.1)
+            unmatched.append(not fabric.matched())
+    assert not any(unmatched)
+    fabric.run(10)
+    assert fabric.server(third).registrations.count == 0
+    assert fabric.matched()
+
+
 def test_all_restart_with_their_disks():
     fabric = matched_fabric()
     for server in SERVERS:
