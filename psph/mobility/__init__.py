@@ -2,15 +2,16 @@
 
 At a PSPH:
 
-* `hub_port`, `fabric_port`: what the proxy core subscribes at;
+* `hub_port`, `fabric_port`, `native_topics`: what the proxy core subscribes at;
 * `sessions`, `routes`: clients over HTTP; `peers`: other proxies, and which ones they are;
 * `proxy`: puts them together; it runs with the hub's application.
 
 At a client:
 
-* `stream_port`: the browser stream of a hub as the client's access point;
-* `link`: the client's connection to a proxy; `roamer`: the client, for programs under asyncio;
-* `choosing`, `monitor`: when to move, and where to.
+* `stream_port`: the browser stream of a hub as the client's access point; `event_reading`;
+* `link`: the client's connection to a proxy; `publishing`: what it publishes;
+* `roamer`: the client, for programs under asyncio;
+* `moving`, `monitor`: when to move, and where to.
 
 docs/mobility.md has the endpoints.
 """

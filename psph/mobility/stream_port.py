@@ -15,11 +15,11 @@ import msgspec
 
 from identifiers import InvalidPosition, Position
 from mobility import After, Listener, Message
+from psph.mobility.event_reading import Ended, read_events
 from psph.mobility.hub_port import kind_of
-from psph.mobility.link import CONNECT, ProxyLink
+from psph.mobility.link import ProxyLink
 from psph.mobility.publishing import Publishing
-from push_hub.connecting import exact_url, reason_of
-from push_hub.event_stream import BadEvent, EventReader, ReadEvent
+from push_hub.event_stream import BadEvent, ReadEvent
 from push_hub.stream_events import StreamGap, StreamUpdate, read_stream_event
 
 _SILENCE = 45.0
@@ -125,52 +125,45 @@ class StreamAccess:
     def _open(self) -> None:
         """Connections for what was subscribed to since the last time."""
         waiting, self._new = [each for each in self._new if not each.over], []
-        while waiting:
-            size, count = 0, 0
-            while count < min(len(waiting), _MOST_TOPICS) and (not count or size < _LONGEST_QUERY):
-                size += len(waiting[count].query)
-                count += 1
-            taken, waiting = waiting[:count], waiting[count:]
-            task = asyncio.create_task(self._read(self._url, taken))
+        shares: list[list[StreamSubscription]] = []
+        size = _LONGEST_QUERY
+        for each in waiting:
+            if size + len(each.query) > _LONGEST_QUERY or len(shares[-1]) == _MOST_TOPICS:
+                shares.append([])
+                size = 0
+            shares[-1].append(each)
+            size += len(each.query)
+        for share in shares:
+            task = asyncio.create_task(self._read(self._url, share))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _read(self, url: str, subscriptions: list[StreamSubscription]) -> None:
         query = "&".join(each.query for each in subscriptions)
-        address = exact_url(f"{url}/stream?base=event&content=whole&{query}")
         by_topic = {each.topic: each for each in subscriptions}
+        address = f"{url}/stream?base=event&content=whole&{query}"
         try:
-            async with self._session.get(address, timeout=CONNECT, allow_redirects=False) as answer:
-                if answer.status != 200:
-                    said = (await answer.content.read(200)).decode(errors="replace")
-                    self._broken(f"it answered {answer.status} {' '.join(said.split())}".strip())
-                    return
-                reader = EventReader()
-                while True:
-                    async with asyncio.timeout(_SILENCE):
-                        chunk = await answer.content.readany()
-                    if not chunk:
-                        break
-                    for event in reader.feed(chunk):
-                        self._heard(event, by_topic)
-            self._broken("it ended the stream")
-        except TimeoutError:
-            self._broken("nothing is heard of it")
+            async for event in read_events(self._session, address, _SILENCE):
+                self._heard(event, by_topic)
+        except Ended as end:
+            self._broken(str(end))
         except (BadEvent, msgspec.MsgspecError, InvalidPosition) as error:
             self._broken(f"it sent what makes no sense: {error}")
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            self._broken(reason_of(error))
 
     def _heard(self, event: ReadEvent, by_topic: dict[str, StreamSubscription]) -> None:
         if event.kind == "base":
             told = msgspec.json.decode(event.data, type=_Base)
-            base = tuple(map(Position.parse, told.base)) or None
-            if (found := by_topic.get(told.topic)) is not None and not found.over:
-                self._guard(found.listener.subscribed, told.topic, base)
+            base: After = tuple(map(Position.parse, told.base)) or None
+            found = by_topic.get(told.topic)
+            if found is None or found.over:
+                return
+            if base is not None and found.after is not None:
+                base = found.after  # what is newer has been delivered already
+            self._guard(found.listener.subscribed, told.topic, base)
             return
         said = read_stream_event(event)
         found = None if said is None else by_topic.get(said.topic)
-        if found is None or found.over:
+        if said is None or found is None or found.over:
             return
         if isinstance(said, StreamUpdate):
             message = Message(said.content, kind_of(said.content_type))

@@ -1,0 +1,140 @@
+"""Hubs with mobility proxies on real sockets of this process, fed as a fabric would feed them.
+
+async with places(tmp_path, 2) as (a, b):
+    await give((a, b), 1)      # version 1 of TOPIC arrives at both
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from identifiers import Position, PublisherId, identify
+from psph.configuration.mobility import MobilityConfiguration
+from psph.hub_serving import serving
+from psph.mobility.proxy import RunningProxy
+from push_hub import HubSettings, Publisher, create_app
+from push_hub.addresses import parse_networks
+from push_hub.keys import HUB
+from tests.ports import free_port
+
+TOPIC = "http://news.site-b.test/feed"
+PUBLISHER = PublisherId(b"publisher of it.")
+TOKEN = "a token to publish with"
+LOOPBACK = ["127.0.0.0/8"]
+
+
+class Place:
+    """One hub and its proxy."""
+
+    def __init__(self, directory, port, events, options):
+        self.url = f"http://127.0.0.1:{port}"
+        self.port = port
+        self.directory = directory
+        directory.mkdir(exist_ok=True)
+        self.proxy = RunningProxy(
+            MobilityConfiguration(**options),
+            node=directory.name, domain="site-a.test", storage=directory / "mobility.sqlite",
+            trace=events, history=1_024,
+        )  # fmt: skip
+
+    @property
+    def hub(self):
+        return self.app[HUB]
+
+    @property
+    def core(self):
+        return self.proxy.core
+
+    def stays(self, state):
+        return [each for each in self.core.handlers.values() if each.state == state]
+
+    def serving(self):
+        def make(url):
+            settings = HubSettings(
+                url, follow_after=None, history=1_024,
+                publishers=(Publisher(TOKEN, "http"),), allow_fetch=parse_networks(LOOPBACK),
+            )  # fmt: skip
+            self.app = create_app(settings, self.directory)
+            self.proxy.add(self.app, url)
+            return self.app
+
+        return serving("127.0.0.1", self.port, make)
+
+
+@asynccontextmanager
+async def places(directory, count, events=None, **options):
+    ports = [free_port() for _ in range(count)]
+    options = {
+        "peers": [f"http://127.0.0.1:{port}" for port in ports], "allow_peer": LOOPBACK,
+        "grace_s": 0.2, **options,
+    }  # fmt: skip
+    from traces import NullSink
+
+    made = [
+        Place(directory / f"place{n}", port, NullSink() if events is None else events, options)
+        for n, port in enumerate(ports)
+    ]
+    async with AsyncExitStack() as stack:
+        for place in made:
+            await stack.enter_async_context(place.serving())
+        yield made
+
+
+async def give(where, *versions):
+    """These versions of the topic arrive there."""
+    for version in versions:
+        for place in where:
+            await place.hub.accept(
+                identify(TOPIC), "text/plain", str(version).encode(),
+                position=Position(PUBLISHER, 1, version), trace_id="", published=True,
+            )  # fmt: skip
+
+
+async def until(condition, seconds=30.0):
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+class Relay:
+    """Stands between a client and a hub, and may fall silent: no byte more, no FIN."""
+
+    def __init__(self, port):
+        self._to = port
+        self._open = asyncio.Event()
+        self._open.set()
+        self._tasks = set()
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_):
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    def fall_silent(self):
+        self._open.clear()
+
+    async def _serve(self, reader, writer):
+        there, back = await asyncio.open_connection("127.0.0.1", self._to)
+        for source, sink in ((reader, back), (there, writer)):
+            task = asyncio.create_task(self._pump(source, sink))
+            self._tasks.add(task)
+
+    async def _pump(self, source, sink):
+        try:
+            while chunk := await source.read(65_536):
+                await self._open.wait()
+                sink.write(chunk)
+                await sink.drain()
+            await self._open.wait()
+        except ConnectionError:
+            pass
+        finally:
+            sink.close()
