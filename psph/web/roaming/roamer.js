@@ -81,14 +81,15 @@ export class Roamer {
     const last = this.#kept.hub;
     const known = this.hubs.includes(last);
     const first = known ? [last, ...this.hubs.filter((hub) => hub !== last)] : this.hubs;
-    return this.#go(first, known ? "the page was loaded again" : "the beginning");
+    if (!known) return this.#go(first, "the beginning", "");
+    return this.#go(first, this.stage === "superseded" ? "taken back" : "loaded again", last);
   }
 
   // Go there, whatever was going on.
   async move(hub, reason = "asked to") {
     const attempt = this.#attempt;
     await this.#leave();
-    if (attempt === this.#attempt) await this.#go([hub], reason);
+    if (attempt === this.#attempt) await this.#go([hub], reason, this.hub);
   }
 
   // Be nowhere. `start` goes on.
@@ -102,9 +103,9 @@ export class Roamer {
   // Moving
 
   // To the first of these that answers, then to any.
-  async #go(candidates, reason) {
+  async #go(candidates, reason, from) {
     const attempt = (this.#attempt += 1);
-    const [began, from] = [performance.now(), this.stage === "nowhere" ? "" : this.hub];
+    const began = performance.now();
     this.#detach();
     for (let wait = FIRST_PAUSE; ; wait = Math.min(2 * wait, LONGEST_PAUSE)) {
       for (const hub of candidates) {
@@ -193,7 +194,7 @@ export class Roamer {
     const gone = this.hub;
     this.#notice({ type: "lost", hub: gone, reason });
     const others = this.hubs.filter((hub) => hub !== gone);
-    this.#go([...this.speeds.order(others), gone], reason);
+    this.#go([...this.speeds.order(others), gone], reason, gone);
   }
 
   // Consuming

@@ -109,7 +109,7 @@ export class Roam {
     const state = element("p", { className: "note" });
     const move = element("button", { type: "button", className: "small" }, "Move here");
     move.setAttribute("aria-label", `Move to ${name}`);
-    move.addEventListener("click", () => this.#roamer.move(hub));
+    move.addEventListener("click", () => this.#roamer.move(hub, "you moved it"));
     const toggle = element("button", { type: "button", className: "small second danger" });
     toggle.addEventListener("click", () => this.#switch(node, hub, toggle));
     this.#places.set(hub, { state, move, toggle, node });
@@ -167,7 +167,7 @@ export class Roam {
       const again = notice.from === notice.to || !notice.from;
       const way = again ? `At ${to}` : `From ${this.#domainOf(notice.from)} to ${to}`;
       this.#log(`${way} in ${duration(notice.ms)}: ${notice.reason}.`, "repaired");
-      this.#moves += 1;
+      this.#moves += notice.from ? 1 : 0;
     } else if (notice.type === "lost") {
       this.#log(`${this.#domainOf(notice.hub)} is lost: ${notice.reason}.`, "broken");
     } else if (notice.type === "superseded") {

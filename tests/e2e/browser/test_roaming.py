@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import urllib.request
 
 import pytest
 from playwright.sync_api import expect
@@ -21,16 +23,21 @@ LINES = """() => [...document.querySelectorAll("#lines .versions")].map(
 class Traveller:
     """Looks at the view Roam."""
 
-    def __init__(self, visitor):
+    def __init__(self, visitor, page=None):
+        """`page`: another tab of the same visitor."""
         self.visitor = visitor
-        self.page = visitor.arrive("roam")
+        if page is None:
+            page = visitor.arrive("roam")
+        else:
+            page.goto(f"{visitor.address}#roam")
+        self.page = page
         self.now = self.page.locator("#roam-now")
 
     def is_at(self, domain):
         expect(self.now).to_have_text(f"The page is at {domain}.", **SOON)
 
     def publish(self):
-        """On both websites, and wait for a version more of each that can be told."""
+        """On both websites."""
         self.page.get_by_role("button", name="Publish on both").click()
 
     def lines(self):
@@ -82,3 +89,84 @@ def test_it_moves_by_a_button_while_updates_arrive(traveller):
     for line in traveller.lines():
         assert {through for _, through in line} == {"a", "b"}
     traveller.visitor.picture("roam")
+
+
+def test_it_goes_on_at_the_other_hub_when_its_own_is_stopped(traveller):
+    page = traveller.page
+    # The console says that nobody answers at the hub that was stopped, as it should.
+    traveller.visitor.forgiven = "Failed to load resource"
+    traveller.is_at("site-a.test")
+    traveller.publish()
+    traveller.has(0, 1)
+    traveller.has(1, 1)
+    page.get_by_role("button", name="Stop psph-a").click()
+    try:
+        traveller.is_at("site-b.test")
+        expect(page.get_by_role("log", name="Hand-offs")).to_contain_text("site-a.test is lost")
+        traveller.publish()
+        traveller.has(1, 2)
+        # Its website has nobody to tell meanwhile, and says so.
+        expect(page.locator("#roam-note")).to_contain_text("hub was not told", **SOON)
+        page.reload()  # with one hub only
+        traveller.is_at("site-b.test")
+    finally:
+        page.get_by_role("button", name="Start psph-a").click()
+        expect(page.get_by_role("button", name="Stop psph-a")).to_be_enabled(**SOON)
+    traveller.publish()
+    traveller.has(0, 2)
+    traveller.has(1, 3)
+
+
+def test_a_reload_goes_on_where_it_was(traveller, world):
+    page = traveller.page
+    traveller.is_at("site-a.test")
+    traveller.publish()
+    traveller.has(0, 1)
+    traveller.has(1, 1)
+    page.get_by_role("button", name="Move to site-b.test").click()
+    traveller.is_at("site-b.test")
+    before = traveller.lines()
+    page.goto("about:blank")
+    with urllib.request.urlopen(f"{world}api/world") as answer:
+        domains = json.load(answer)["domains"]
+    for domain in domains:
+        entry = {"topic": domain["topics"][0]["url"], "text": "While nobody looked"}
+        urllib.request.urlopen(f"{world}api/topics/publish", json.dumps(entry).encode()).close()
+    traveller.visitor.arrive("roam")
+    traveller.is_at("site-b.test")
+    for index, line in enumerate(before):
+        traveller.has(index, len(line) + 1)
+    assert [line[: len(was)] for line, was in zip(traveller.lines(), before, strict=True)] == before
+    expect(page.get_by_role("log", name="Hand-offs")).to_contain_text("loaded again")
+
+
+def test_it_goes_where_it_is_answered_faster(traveller):
+    page = traveller.page
+    traveller.is_at("site-a.test")
+    traveller.publish()
+    page.get_by_label("Go where it answers faster").check()
+    page.get_by_role("radio", name="site-b.test").check()
+    traveller.is_at("site-b.test")
+    expect(page.get_by_role("log", name="Hand-offs")).to_contain_text("it answers faster")
+    traveller.has(0, 1)
+    traveller.has(1, 1)
+
+
+def test_of_two_tabs_one_is_the_client(traveller):
+    first = traveller.page
+    traveller.is_at("site-a.test")
+    traveller.publish()
+    traveller.has(0, 1)
+    traveller.has(1, 1)
+    second = Traveller(traveller.visitor, traveller.visitor.context.new_page())
+    second.is_at("site-a.test")
+    expect(traveller.now).to_contain_text("Another tab", **SOON)
+    second.publish()
+    second.has(0, 2)
+    second.has(1, 2)
+    first.get_by_role("button", name="Take it back").click()
+    traveller.is_at("site-a.test")
+    traveller.has(0, 2)
+    traveller.has(1, 2)
+    expect(second.now).to_contain_text("Another tab", **SOON)
+    check(second)
