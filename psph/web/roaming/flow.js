@@ -179,7 +179,7 @@ export class Flow {
     this.#cursor.set(publisher, { publisher, epoch, version: version - 1n });
     yield {
       type: "gap", topic: this.topic, publisher, first: Number(first), last: Number(version - 1n),
-      reason,
+      missed: Number(version - first), reason,
     };
   }
 

@@ -14,7 +14,7 @@ export function noted(effect, event, side) {
   if (event.type === "reset") return { ...counts, last: {}, lines: add({ words: "anew", side }) };
   if (event.type === "gap") {
     const words = `${event.first} to ${event.last} missing`;
-    counts.holes += event.last - event.first + 1;
+    counts.holes += event.missed;
     return { ...counts, last, lines: add({ words, side, bad: true }) };
   }
   const stream = `${event.topic} ${event.position.split(".", 2).join(".")}`;
