@@ -8,14 +8,15 @@ changes something must come from our page or from no page. Beyond loopback a tok
 from __future__ import annotations
 
 import hmac
+from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+_POLICY = "default-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
@@ -54,10 +55,18 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """What every answer has: nothing of other hosts is loaded, whatever a feed brings."""
-    for name, value in _HEADERS.items():
-        response.headers.setdefault(name, value)
+def headers(
+    hubs: Iterable[str] = (),
+) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """What every answer has: nothing of other hosts is loaded, whatever a feed brings, and only
+    these hubs are connected to."""
+    policy = "; ".join([_POLICY, " ".join(["connect-src 'self'", *hubs])])
+
+    async def add(request: web.Request, response: web.StreamResponse) -> None:
+        for name, value in (_HEADERS | {"Content-Security-Policy": policy}).items():
+            response.headers.setdefault(name, value)
+
+    return add
 
 
 def _shown(request: web.Request, token: str) -> bool:

@@ -163,6 +163,10 @@ allow_callback = ["127.0.0.0/8"]
 topic_hosts = [{domains}]
 dns_zones = [{domains}]
 
+# Clients that move bring what the other PSPH kept for them.
+[mobility]
+allow_peer = ["127.0.0.0/8"]
+
 # Whoever is on this machine may chat as anybody.
 [chat]
 trust = ["127.0.0.0/8"]

@@ -17,7 +17,7 @@ import psph
 from demo import conversations, layout
 from demo.conversations import ChatRefused
 from demo.faults import Faults
-from demo.guarding import add_headers, guard
+from demo.guarding import guard, headers
 from demo.pages import Jid, Url, read_wishes
 from demo.showing import Showing, TooManyPages
 from demo.website import LONGEST
@@ -59,7 +59,7 @@ class Api:
     def application(self, token: str | None) -> web.Application:
         """Asks for the token unless there is none."""
         app = web.Application(middlewares=[_refusals, guard(token)], client_max_size=_LARGEST)
-        app.on_response_prepare.append(add_headers)
+        app.on_response_prepare.append(headers(map(self._world.hub, layout.DOMAINS)))
         app.on_shutdown.append(self._end)
         app.cleanup_ctx.append(self._running)
         router = app.router

@@ -114,6 +114,7 @@ class World:
             "domains": [
                 {
                     "name": domain,
+                    "node": layout.PROXIES[domain],
                     "hub": f"{self.hub(domain)}/hub",
                     "psph": f"{HOST}:{self.ports[f'{layout.PROXIES[domain]}.hub']}",
                     "topics": [

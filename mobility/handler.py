@@ -67,7 +67,8 @@ class Handler:
         self._pubsub = pubsub
         self.record = record
         self.buffer = Buffer(record.service)
-        self.life = env.random.randrange(1, 1 << 62)
+        # Browsers know whole numbers only so far.
+        self.life = env.random.randrange(1, 1 << 53)
         self.peer = ""
         """Where the client was last heard of."""
         self.trace_id = ""

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from demo.guarding import add_headers, guard, is_loopback
+from demo.guarding import guard, headers, is_loopback
 from tests.push_hub.world import served
 
 TOKEN = "a token"
@@ -35,7 +35,7 @@ def ask(token, method="GET", path="/", **headers):
 
     async def main():
         app = web.Application(middlewares=[guard(token)])
-        app.on_response_prepare.append(add_headers)
+        app.on_response_prepare.append(headers(["http://127.0.0.1:41001"]))
         app.router.add_route("*", "/{path:.*}", _ok)
         async with served(app) as url, aiohttp.ClientSession() as session:
             if headers.get("Origin") == "its own":
@@ -97,4 +97,6 @@ def test_the_cookie_is_the_token_and_the_address_forgets_it():
 
 def test_every_answer_says_what_may_be_loaded():
     for answer in (ask(None), ask(TOKEN), ask(None, Host="stranger.example")):
-        assert "default-src 'self'" in answer[1]["Content-Security-Policy"]
+        policy = answer[1]["Content-Security-Policy"]
+        assert "default-src 'self'" in policy
+        assert policy.endswith("connect-src 'self' http://127.0.0.1:41001")

@@ -1,4 +1,4 @@
-// The page: four views over one stream of events.
+// The page: views over one stream of events. Roam has connections of its own, to the hubs.
 
 import { read } from "./api.js";
 import { Chat } from "./chat.js";
@@ -6,6 +6,7 @@ import { Feeds } from "./feeds.js";
 import { Latency } from "./latency.js";
 import { Memory, belongsTo, load } from "./memory.js";
 import { Network } from "./network.js";
+import { Roam } from "./roam.js";
 import { at, longer, number, setText } from "./showing.js";
 import { Stream } from "./stream.js";
 import { Tabs } from "./tabs.js";
@@ -63,7 +64,7 @@ async function reloadUnless(identity) {
 }
 
 async function begin() {
-  const tabs = new Tabs(["feeds", "chat", "network", "latency"]);
+  const tabs = new Tabs(["feeds", "chat", "network", "latency", "roam"]);
   const state = load();
   const memory = new Memory(state);
   const found = await world();
@@ -75,6 +76,7 @@ async function begin() {
   const chat = new Chat(parts);
   const network = new Network(parts);
   const latency = new Latency(parts);
+  const roam = new Roam(parts);
 
   const wanted = () => ({
     feeds: feeds.wanted(),
@@ -102,6 +104,7 @@ async function begin() {
   tabs.listen((name) => {
     chat.visible(name === "chat");
     if (name === "network") network.shown();
+    if (name === "roam") roam.shown();
     stream.changed();
   });
   stream.restart();

@@ -6,6 +6,8 @@ export class World {
   constructor(data) {
     this.domains = list(data?.domains).map((each) => ({
       name: text(each.name),
+      node: text(each.node),
+      hub: text(each.hub).replace(/\/hub$/, ""),
       topics: list(each.topics).map((topic) => text(topic.url)).filter(Boolean),
     }));
     this.chat = list(data?.chat).filter((each) => text(each?.jid));

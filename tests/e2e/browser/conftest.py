@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
+
 import pytest
 from playwright.sync_api import sync_playwright
 
@@ -28,13 +31,21 @@ def browser():
         browser.close()
 
 
+@pytest.fixture(scope="package")
+def hubs(world):
+    """Of both domains, without the path."""
+    with urllib.request.urlopen(f"{world}api/world") as answer:
+        return [each["hub"].removesuffix("hub") for each in json.load(answer)["domains"]]
+
+
 @pytest.fixture
-def visit(world, browser):
+def visit(world, browser, hubs):
     """Makes visitors; afterwards none of their browsers may have complained or looked elsewhere."""
     visitors = []
 
     def come(address=world, **context):
         visitors.append(Visitor(browser, address, **(context or DESK)))
+        visitors[-1].hubs = tuple(hubs)
         return visitors[-1]
 
     yield come

@@ -19,7 +19,7 @@ PHONE = {
     "viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True,
     "has_touch": True,
 }  # fmt: skip
-VIEWS = ("Feeds", "Chat", "Network", "Latency")
+VIEWS = ("Feeds", "Chat", "Network", "Latency", "Roam")
 
 
 @pytest.mark.parametrize("width", [390, 320])
@@ -84,7 +84,7 @@ def test_the_keyboard_is_enough(visit):
 
     press_until("Tab", lambda found: found.inner_text() == "Skip to the view")
     press_until("Tab", lambda found: found.get_attribute("role") == "tab")
-    for name in ("Chat", "Network", "Latency", "Feeds"):  # and around
+    for name in ("Chat", "Network", "Latency", "Roam", "Feeds"):  # and around
         page.keyboard.press("ArrowRight")
         expect(page.get_by_role("tab", name=name)).to_be_focused()
         expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")

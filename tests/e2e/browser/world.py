@@ -152,6 +152,8 @@ class Visitor:
         self.forgiven = None
         """What the browser may say because the test is to blame for it."""
         self.elsewhere = []
+        self.hubs = ()
+        """Where the page may go besides: it roams."""
         self.page.on("console", self._said)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("dialog", self._asked)
@@ -167,7 +169,7 @@ class Visitor:
         dialog.dismiss()
 
     def _requested(self, request):
-        if not request.url.startswith(self.address):
+        if not request.url.startswith((self.address, *self.hubs)):
             self.elsewhere.append(request.url)
 
     def arrive(self, view="feeds"):

@@ -1,0 +1,194 @@
+// The merge queue of one topic: what came directly and what an earlier proxy kept, on one Position.
+//
+// The cursor says how far the page has come in each stream (publisher). What directly follows it
+// passes at once, wherever it came from; what it has passed is a duplicate. Everything else is held
+// while there may be somebody who has what lies between. `flush` is called when there is nobody:
+// only then is a hole a gap. mobility/merging.py is the same in Python.
+
+const POSITION = /^([0-9a-f]{32})\.([0-9]{1,20})\.([0-9]{1,20})$/;
+
+// Epochs and versions have up to 64 bits, more than a number of JavaScript holds exactly.
+export function parsePosition(text) {
+  const parts = POSITION.exec(text);
+  if (!parts) throw new Error(`no Position: ${String(text).slice(0, 80)}`);
+  return { publisher: parts[1], epoch: BigInt(parts[2]), version: BigInt(parts[3]) };
+}
+
+export const writePosition = ({ publisher, epoch, version }) => `${publisher}.${epoch}.${version}`;
+
+const before = (one, other) =>
+  one.epoch < other.epoch || (one.epoch === other.epoch && one.version < other.version);
+
+export class Flow {
+  #held = new Map(); // by publisher: Map from the text of a Position to [Position, message]
+  #goal = new Map(); // by publisher: everything up to there exists
+  #owed = new Map(); // by publisher: up to there the hub itself has yet to bring it
+  #blind = false; // the hub could not say from where on it brings everything
+  #whole;
+  #begun;
+  #cursor;
+
+  // `kept` is what `keep` gave, of an earlier life of the page; undefined for a new subscription.
+  constructor(topic, kept) {
+    this.topic = topic;
+    this.#begun = Array.isArray(kept?.places);
+    this.#whole = this.#begun && kept.whole === true;
+    const places = this.#begun ? kept.places.map(parsePosition) : [];
+    this.#cursor = new Map(places.map((each) => [each.publisher, each]));
+    this.restart();
+  }
+
+  // The client moved: what is not consumed is asked for again.
+  restart() {
+    this.ready = false; // the stream of the new hub is in effect
+    this.live = false; // nothing is waited for any more; set by who knows that
+    this.#blind = false;
+    for (const each of [this.#held, this.#goal, this.#owed]) each.clear();
+  }
+
+  // As it is stored, and as questions to proxies have it.
+  keep() {
+    return { places: this.places, whole: this.#whole };
+  }
+
+  // Null while no subscription has ever been in effect.
+  get places() {
+    return this.#begun ? [...this.#cursor.values()].map(writePosition) : null;
+  }
+
+  // What comes
+
+  // The hub's stream is in effect, and everything after `base` comes through it.
+  subscribed(base) {
+    this.ready = true;
+    if (!this.#begun) {
+      this.#begun = true;
+      this.#whole = base.length > 0;
+      for (const each of base) {
+        this.#cursor.set(each.publisher, each);
+        this.#forget(each);
+      }
+      return;
+    }
+    this.#blind = base.length === 0;
+    for (const each of base) {
+      if (!this.#isNew(each)) continue;
+      this.aim(each);
+      this.#owed.set(each.publisher, each);
+    }
+  }
+
+  // Everything up to there exists: it comes, or is missing.
+  aim(position) {
+    // Of a stream never heard of, nothing before its first message can be missed.
+    if (!this.#cursor.has(position.publisher) && !this.#whole) return;
+    const goal = this.#goal.get(position.publisher);
+    if (!goal || before(goal, position)) this.#goal.set(position.publisher, position);
+  }
+
+  offer(position, message, direct) {
+    if (direct) this.#cameDirectly(position);
+    if (!this.#isNew(position)) return;
+    let held = this.#held.get(position.publisher);
+    if (!held) this.#held.set(position.publisher, (held = new Map()));
+    const key = writePosition(position);
+    if (!held.get(key)?.[1]) held.set(key, [position, message]);
+  }
+
+  // The hub cannot bring what comes before `resumes` any more; another proxy may.
+  missing(resumes) {
+    const last = { ...resumes, version: resumes.version - 1n };
+    this.#cameDirectly(last);
+    this.aim(last);
+  }
+
+  // What goes on
+
+  // The hub has brought what it can of the time before its stream began.
+  get caughtUp() {
+    return this.ready && this.#owed.size === 0;
+  }
+
+  // Something exists, or may, that is not here.
+  get lacking() {
+    const some = (values, test) => [...values].some(test);
+    return this.#blind || some(this.#goal.values(), (each) => this.#isNew(each))
+      || some(this.#held.values(), (held) => held.size > 0);
+  }
+
+  // Everything that directly follows the cursor. Each one yielded has moved the cursor.
+  *take() {
+    for (const [publisher, held] of this.#held) {
+      for (let next; (next = held.get(this.#next(publisher, held))); ) yield* this.#pass(held, next);
+    }
+  }
+
+  // Everything, with gaps where something is missing.
+  *flush(reason) {
+    for (const publisher of new Set([...this.#held.keys(), ...this.#goal.keys()])) {
+      const held = this.#held.get(publisher) ?? new Map();
+      for (const each of [...held.values()].sort(([one], [other]) => (before(one, other) ? -1 : 1))) {
+        yield* this.#hole(each[0], reason);
+        yield* this.#pass(held, each);
+      }
+      const goal = this.#goal.get(publisher);
+      if (goal && this.#isNew(goal)) {
+        yield* this.#hole({ ...goal, version: goal.version + 1n }, reason);
+        this.#cursor.set(publisher, goal);
+      }
+    }
+    this.#held.clear();
+    this.#goal.clear();
+    this.#blind = false;
+  }
+
+  #isNew(position) {
+    const at = this.#cursor.get(position.publisher);
+    return !at || before(at, position);
+  }
+
+  #cameDirectly(position) {
+    const owed = this.#owed.get(position.publisher);
+    if (owed && !before(position, owed)) this.#owed.delete(position.publisher);
+  }
+
+  // A buffer, or a stream that was quicker than its base, may begin before the base.
+  #forget(upTo) {
+    const held = this.#held.get(upTo.publisher) ?? new Map();
+    for (const [key, [position]] of held) if (!before(upTo, position)) held.delete(key);
+  }
+
+  // The key of what comes next, if it is known.
+  #next(publisher, held) {
+    const at = this.#cursor.get(publisher);
+    if (at) return writePosition({ ...at, version: at.version + 1n });
+    if (!this.#whole || held.size === 0) return "";
+    // The first version of a stream passes at once only if nothing can be before it.
+    const [first] = [...held.values()].map(([each]) => each).sort((a, b) => (before(a, b) ? -1 : 1));
+    return first.version === 1n ? writePosition(first) : "";
+  }
+
+  *#hole({ publisher, epoch, version }, reason) {
+    const at = this.#cursor.get(publisher);
+    if (at && at.epoch !== epoch) {
+      yield { type: "reset", topic: this.topic, publisher, after: writePosition(at) };
+      return;
+    }
+    const first = at ? at.version + 1n : this.#whole ? 1n : version;
+    if (first >= version) return;
+    this.#cursor.set(publisher, { publisher, epoch, version: version - 1n });
+    yield {
+      type: "gap", topic: this.topic, publisher, first: Number(first), last: Number(version - 1n),
+      missed: Number(version - first), reason,
+    };
+  }
+
+  *#pass(held, [position, message]) {
+    this.#cursor.set(position.publisher, position);
+    held.delete(writePosition(position));
+    // Without a message it was excluded from the service, which is no gap.
+    if (!message) return;
+    const [written, version] = [writePosition(position), Number(position.version)];
+    yield { type: "update", topic: this.topic, position: written, version, ...message };
+  }
+}

@@ -1,0 +1,333 @@
+// A client that moves between hubs: every message of its topics once and in order, or an explicit
+// gap. docs/mobility.md says how to use it; psph/mobility/roamer.py is the same in Python.
+//
+//   const roamer = new Roamer({
+//     name: "news", hubs: ["http://hub-a.test", "http://hub-b.test"], topics: [URL],
+//     consume: (event, effect) => [...(effect ?? []), event.version],
+//   });
+//   roamer.start();
+//   roamer.move("http://hub-b.test");
+//
+// A move, a reload and a stream that broke are the same thing: the client claims its next epoch, goes
+// on at a hub after the Positions it keeps, and asks the proxies of earlier stays for what that hub
+// cannot bring. So all that survives is in Memory, and everything else is made anew at each move.
+
+import { emptied, pause } from "./collecting.js";
+import { Flow, parsePosition } from "./flow.js";
+import { Link } from "./link.js";
+import { Memory } from "./memory.js";
+import { Speeds, askHub } from "./speeds.js";
+
+const MOST_DEBTS = 16; // stays that may keep something; of more, the oldest is given up
+const ALIVE = 20; // seconds between signs of life: a tab in the background may do little more often
+const LOOK = 2_000; // between looks at how fast the hubs answer
+const FIRST_PAUSE = 300; // while no hub answers
+const LONGEST_PAUSE = 5_000;
+const LEAVING = 1_000; // for the proxy to take over before the client just goes
+
+function bytes(text) {
+  return Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
+}
+
+export class Roamer {
+  #consume;
+  #notice;
+  #memory;
+  #topics;
+  #service;
+  #kept = null;
+  #flows = new Map();
+  #link = null;
+  #attempt = 0; // counts moves: a later one ends an earlier
+  #who = {};
+  #proxy = "";
+  #welcomed = false;
+  #report = false;
+  #timers = [];
+
+  hubs;
+  speeds;
+  followFaster = false; // whether it moves when another hub answers clearly faster
+  hub = ""; // where it is, or comes to
+  stage = "nowhere"; // "nowhere", "moving", "live", "superseded"
+
+  // `consume(event, effect)` gets updates, gaps and resets in order, and what it returned last; what
+  // it returns is written together with the Position. `notice(notice)` hears of moves. `name` is
+  // what this client is called in localStorage. `service` is what docs/mobility.md says.
+  constructor({ name, hubs, topics, consume, notice = () => {}, service = {}, distance }) {
+    this.hubs = hubs.map((hub) => hub.replace(/\/(hub)?$/, ""));
+    this.speeds = new Speeds(distance);
+    this.#topics = [...topics];
+    this.#consume = consume;
+    this.#notice = notice;
+    this.#service = service;
+    this.#memory = new Memory(name);
+    this.#kept = this.#memory.load();
+    this.#memory.watch(() => this.#checkClaim());
+  }
+
+  // What `consume` returned last, in this life of the page or an earlier one.
+  get effect() {
+    return this.#kept.effect;
+  }
+
+  // Begin where the client was last, or at the hub that answers.
+  start() {
+    if (!this.#timers.length) {
+      this.#timers.push(setInterval(() => this.#look(), LOOK));
+      this.#timers.push(setInterval(() => this.#signOfLife(), ALIVE * 1_000));
+    }
+    this.#look();
+    const last = this.#kept.hub;
+    const known = this.hubs.includes(last);
+    const first = known ? [last, ...this.hubs.filter((hub) => hub !== last)] : this.hubs;
+    if (!known) return this.#go(first, "the beginning", "");
+    return this.#go(first, this.stage === "superseded" ? "taken back" : "loaded again", last);
+  }
+
+  // Go there, whatever was going on.
+  async move(hub, reason = "asked to") {
+    const attempt = this.#attempt;
+    await this.#leave();
+    if (attempt === this.#attempt) await this.#go([hub], reason, this.hub);
+  }
+
+  // Be nowhere. `start` goes on.
+  stop() {
+    this.#attempt += 1;
+    this.#detach();
+    for (const each of this.#timers) clearInterval(each);
+    this.#timers = [];
+  }
+
+  // Moving
+
+  // To the first of these that answers, then to any.
+  async #go(candidates, reason, from) {
+    const attempt = (this.#attempt += 1);
+    const began = performance.now();
+    this.#detach();
+    for (let wait = FIRST_PAUSE; ; wait = Math.min(2 * wait, LONGEST_PAUSE)) {
+      for (const hub of candidates) {
+        try {
+          const { proxy } = await askHub(hub);
+          if (attempt === this.#attempt) this.#arrive(hub, proxy, { from, to: hub, reason, began });
+          return;
+        } catch (error) {
+          if (attempt !== this.#attempt) return;
+          this.#notice({ type: "unusable", hub, reason: error.message });
+        }
+      }
+      await pause(wait);
+      if (attempt !== this.#attempt) return;
+      candidates = this.speeds.order(this.hubs);
+    }
+  }
+
+  #arrive(hub, proxy, move) {
+    const kept = (this.#kept = this.#memory.load());
+    // The stay is noted before the proxy hears of it: whatever happens, it is known who may keep
+    // something for this client.
+    kept.epoch += 1;
+    kept.hub = hub;
+    kept.debts = [...kept.debts, [proxy, kept.epoch]].slice(-MOST_DEBTS);
+    const nonce = crypto.getRandomValues(new Uint32Array(1))[0] + 1;
+    this.#memory.claim(kept.epoch, nonce);
+    this.#memory.save();
+    this.#who = { secret: kept.secret, epoch: kept.epoch, nonce };
+    [this.hub, this.#proxy, this.stage] = [hub, proxy, "moving"];
+    this.#notice({ type: "moving", ...move });
+    const link = (this.#link = new Link(hub, {
+      broken: (reason) => this.#lost(reason),
+      refused: (answer) => this.#refused(answer),
+    }));
+    this.#flows = new Map(this.#topics.map((topic) => [topic, new Flow(topic, kept.topics[topic])]));
+    for (const flow of this.#flows.values()) {
+      link.stream(flow.topic, flow.places, {
+        update: ({ position, content_type: kind, body_b64: body }) =>
+          this.#heard(flow, move, () =>
+            flow.offer(parsePosition(position), { kind, body: bytes(body) }, true)),
+        gap: ({ resumes }) =>
+          this.#heard(flow, move, () => flow.missing(parsePosition(resumes))),
+        base: ({ base }) =>
+          this.#heard(flow, move, () => {
+            flow.subscribed(base.map(parsePosition));
+            this.#note(flow);
+          }),
+      });
+    }
+    this.#moveIn(link);
+  }
+
+  async #moveIn(link) {
+    for (;;) {
+      const question = { topics: this.#places(), service: this.#service, alive: ALIVE };
+      const answer = await link.ask({ type: "move_in", ...this.#who, ...question });
+      if (link !== this.#link) return;
+      if (answer.type === "welcome") {
+        this.#welcomed = true;
+        this.#report = answer.report === true;
+        this.#release(link);
+        return;
+      }
+      await pause(LONGEST_PAUSE);
+      if (link !== this.#link) return;
+    }
+  }
+
+  // Properly: the proxy has taken over when it answers. If it does not, it notices by itself.
+  async #leave() {
+    const link = this.#link;
+    if (!link || !this.#welcomed) return;
+    const question = { type: "move_out", ...this.#who, topics: this.#places() };
+    await Promise.race([link.ask(question), pause(LEAVING)]);
+  }
+
+  #detach() {
+    this.#link?.close();
+    this.#link = null;
+    this.#welcomed = this.#report = false;
+    if (this.stage !== "superseded") this.stage = "nowhere";
+  }
+
+  #lost(reason) {
+    const gone = this.hub;
+    this.#notice({ type: "lost", hub: gone, reason });
+    const others = this.hubs.filter((hub) => hub !== gone);
+    this.#go([...this.speeds.order(others), gone], reason, gone);
+  }
+
+  // Consuming
+
+  // Something came from the hub: it changes the flow, and may let others pass or end the move.
+  #heard(flow, move, change) {
+    const link = this.#link;
+    change();
+    this.#pass(flow, flow.take());
+    if (link !== this.#link || !flow.caughtUp) return;
+    // Of a flow that is live nobody is left who could fill a hole.
+    if (flow.live) this.#pass(flow, flow.flush("history"));
+    else if (!flow.lacking) this.#settle(flow, move, []);
+    else this.#collect(flow, move, link);
+  }
+
+  #pass(flow, events) {
+    for (const event of events) {
+      if (!this.#checkClaim()) return;
+      try {
+        this.#kept.effect = this.#consume(event, this.#kept.effect) ?? this.#kept.effect;
+      } catch (error) {
+        this.stop(); // it counts as not consumed, and comes again
+        reportError(error);
+        return;
+      }
+      this.#note(flow);
+    }
+  }
+
+  // Position and effect in one write.
+  #note(flow) {
+    this.#kept.topics[flow.topic] = flow.keep();
+    this.#memory.save();
+  }
+
+  #settle(flow, move, reasons) {
+    flow.live = true;
+    this.#pass(flow, flow.flush([...new Set(reasons)].join(", ") || "history"));
+    if (this.#link === null) return;
+    const ms = performance.now() - move.began;
+    this.#notice({ type: "live", topic: flow.topic, ...move, ms });
+    if (this.stage !== "moving" || ![...this.#flows.values()].every((each) => each.live)) return;
+    this.stage = "live";
+    this.#link.ask({ type: "arrived", ...this.#who, bytes: move.collected ?? 0 });
+    this.#release(this.#link);
+    this.#notice({ type: "moved", ...move, ms });
+  }
+
+  // Collecting: only what the hub's own history cannot bring.
+
+  async #collect(flow, move, link) {
+    if (flow.collecting) return;
+    flow.collecting = true;
+    const wanted = () => link === this.#link && flow.lacking;
+    const reasons = await Promise.all(this.#kept.debts.slice(0, -1).map(([proxy, stay]) => {
+      const ask = (where) => link.ask({ type: "fetch", ...this.#who, proxy, stay, ...where });
+      return emptied(ask, wanted, (batch) => this.#offer(batch, move));
+    }));
+    if (link === this.#link) this.#settle(flow, move, reasons.filter(Boolean));
+  }
+
+  // What a proxy kept is of all topics.
+  #offer({ items = [], seen = {} }, move) {
+    for (const [topic, position, body, kind = ""] of items) {
+      const flow = this.#flows.get(topic);
+      if (!flow || !position) continue;
+      const message = body === null ? null : { kind, body: bytes(body) };
+      move.collected = (move.collected ?? 0) + (message?.body.length ?? 0);
+      flow.offer(parsePosition(position), message, false);
+      this.#pass(flow, flow.take());
+    }
+    for (const [topic, places] of Object.entries(seen)) {
+      for (const each of places ?? []) this.#flows.get(topic)?.aim(parsePosition(each));
+    }
+  }
+
+  // Everything has been consumed: earlier stays may be forgotten, once this proxy has taken over.
+  #release(link) {
+    if (this.stage !== "live" || !this.#welcomed) return;
+    for (const [proxy, stay] of this.#kept.debts.slice(0, -1)) {
+      link.ask({ type: "release", ...this.#who, proxy, stay }).then(({ type }) => {
+        if (link !== this.#link || type !== "released" || !this.#checkClaim()) return;
+        this.#kept.debts = this.#kept.debts.filter((each) => each[1] !== stay);
+        this.#memory.save();
+      });
+    }
+  }
+
+  // Being there
+
+  #places() {
+    return Object.fromEntries([...this.#flows].map(([topic, flow]) => [topic, flow.places]));
+  }
+
+  async #signOfLife() {
+    const link = this.#link;
+    if (!link || !this.#welcomed) return;
+    const topics = this.#report ? this.#places() : {};
+    const answer = await link.ask({ type: "alive", ...this.#who, topics });
+    if (link === this.#link && answer.code === "stranger") this.#moveIn(link);
+  }
+
+  async #look() {
+    await Promise.all(this.hubs.map((hub) => this.speeds.look(hub)));
+    this.#notice({ type: "speeds" });
+    const better = this.followFaster && this.stage === "live" && this.#timers.length
+      ? this.speeds.better(this.hubs, this.hub) : null;
+    if (better) this.move(better, "it answers faster");
+  }
+
+  // Somebody else is this client now: a copy elsewhere, which a proxy tells, or another tab.
+  #refused({ code, epoch = 0, nonce = 0 }) {
+    if (code !== "superseded") return;
+    const mine = this.#who;
+    if (epoch < mine.epoch || (epoch === mine.epoch && nonce <= mine.nonce)) return;
+    if (this.#memory.isOurs) {
+      this.#kept.epoch = epoch; // the next move is meant to win
+      this.#memory.save();
+    }
+    this.#supersede();
+  }
+
+  #checkClaim() {
+    if (this.#memory.isOurs) return true;
+    this.#supersede();
+    return false;
+  }
+
+  #supersede() {
+    if (!this.#link) return;
+    this.stop();
+    this.stage = "superseded";
+    this.#notice({ type: "superseded" });
+  }
+}

@@ -1,0 +1,218 @@
+// Roam: this page as a client that moves between the hubs of the two domains (../roaming/). It has
+// connections of its own to the hubs, beside the one stream of events from the page's server.
+
+import { Roamer } from "../roaming/roamer.js";
+import { post } from "./api.js";
+import { figures } from "./figures.js";
+import { at, clock, duration, element, setText } from "./showing.js";
+import { Lines, counted, noted } from "./versions.js";
+
+const FAR = 150; // milliseconds that somebody who pretends to be elsewhere is away
+const EVERY = 700; // between publications
+const MOST_MOVES = 40;
+const NAME = "psph roaming page ";
+
+const isLoopback = (host) => /^(localhost|127\.[0-9.]+|\[::1\])$/.test(host);
+
+export class Roam {
+  #world;
+  #roamer = null;
+  #lines = null;
+  #topics;
+  #places = new Map();
+  #near = "";
+  #moves = 0;
+  #publishing = 0;
+  #published = 0;
+
+  constructor({ world }) {
+    this.#world = world;
+    // The first feed of each domain: while a PSPH is stopped its website has nobody to tell, and the
+    // other line shows that the stream goes on.
+    this.#topics = world.domains.map(({ topics }) => topics[0]).filter(Boolean);
+  }
+
+  // The view is looked at: now, and not before, the page connects to a hub.
+  shown() {
+    if (this.#roamer) return;
+    const { domains } = this.#world;
+    const unreachable = domains.some(({ hub }) => !hub)
+      || (!isLoopback(location.hostname) && domains.some(({ hub }) => isLoopback(new URL(hub).hostname)));
+    at("roam-body").hidden = unreachable;
+    at("roam-trouble").hidden = !unreachable;
+    if (unreachable) {
+      setText(at("roam-trouble"), "The hubs of this world can be reached on the machine that it runs on"
+        + " only. Open the page there to roam.");
+      return;
+    }
+    this.#forgetOtherWorlds();
+    this.#lines = new Lines(this.#world, this.#topics);
+    this.#roamer = new Roamer({
+      name: `page ${this.#world.identity}`,
+      hubs: domains.map(({ hub }) => hub),
+      topics: this.#topics,
+      consume: (event, effect) => {
+        const after = noted(effect, event, this.#sideOf(this.#roamer.hub));
+        this.#showSoon();
+        return after;
+      },
+      notice: (notice) => this.#noticed(notice),
+      distance: (hub) => (this.#near && this.#near !== hub ? FAR : 0),
+    });
+    this.#showControls();
+    this.#show();
+    this.#roamer.start();
+  }
+
+  // Positions of one world mean nothing in another.
+  #forgetOtherWorlds() {
+    try {
+      for (const key of Object.keys(localStorage)) {
+        if (key.startsWith(NAME) && !key.startsWith(NAME + this.#world.identity)) {
+          localStorage.removeItem(key);
+        }
+      }
+    } catch {
+      // forbidden by the visitor: then there is nothing to forget
+    }
+  }
+
+  #domainOf(hub) {
+    return this.#world.domains.find((each) => each.hub === hub)?.name ?? hub;
+  }
+
+  #sideOf(hub) {
+    return this.#world.side(this.#domainOf(hub));
+  }
+
+  // Controls
+
+  #showControls() {
+    at("places").append(...this.#world.domains.map((domain) => this.#place(domain)));
+    const near = (hub, words, checked) => {
+      const radio = element("input", { type: "radio", name: "near", checked });
+      radio.addEventListener("change", () => (this.#near = hub));
+      return element("label", { className: this.#sideOf(hub) }, radio, element("span", {}, words));
+    };
+    at("near").append(
+      near("", "neither", true), ...this.#world.domains.map(({ hub, name }) => near(hub, name, false)),
+    );
+    at("roam-faster").addEventListener("change", ({ target }) => {
+      this.#roamer.followFaster = target.checked;
+    });
+    at("roam-take").addEventListener("click", () => this.#roamer.start());
+    at("roam-publish").addEventListener("click", () => this.#publish());
+    at("roam-keep").addEventListener("click", () => this.#keepPublishing());
+  }
+
+  #place({ name, node, hub }) {
+    const state = element("p", { className: "note" });
+    const move = element("button", { type: "button", className: "small" }, "Move here");
+    move.setAttribute("aria-label", `Move to ${name}`);
+    move.addEventListener("click", () => this.#roamer.move(hub, "you moved it"));
+    const toggle = element("button", { type: "button", className: "small second danger" });
+    toggle.addEventListener("click", () => this.#switch(node, hub, toggle));
+    this.#places.set(hub, { state, move, toggle, node });
+    const heading = element("h2", {}, element("i", { className: "dot" }), name);
+    const line = element("li", { className: `card place ${this.#sideOf(hub)}` },
+      heading, state, element("div", { className: "row" }, move, toggle));
+    this.#places.get(hub).line = line;
+    return line;
+  }
+
+  async #switch(node, hub, toggle) {
+    const up = this.#roamer.speeds.of(hub) === null;
+    toggle.disabled = true;
+    this.#say(up ? `Starting ${node} …` : `Stopping ${node} …`);
+    try {
+      await post(`/api/network/nodes/${node}`, { up });
+      this.#say("");
+    } catch (error) {
+      this.#say(error.message, true);
+    } finally {
+      await this.#roamer.speeds.look(hub);
+      toggle.disabled = false;
+      this.#show();
+    }
+  }
+
+  #say(words, bad = false) {
+    at("roam-note").classList.toggle("bad", bad);
+    setText(at("roam-note"), words);
+  }
+
+  async #publish() {
+    this.#published += 1;
+    const told = this.#topics.map((topic) =>
+      post("/api/topics/publish", { topic, text: `Update ${this.#published} while roaming` }));
+    const failed = (await Promise.allSettled(told)).find(({ status }) => status === "rejected");
+    this.#say(failed ? failed.reason.message : "", Boolean(failed));
+  }
+
+  async #keepPublishing() {
+    const round = (this.#publishing = this.#publishing ? 0 : Date.now());
+    at("roam-keep").setAttribute("aria-pressed", String(round > 0));
+    setText(at("roam-keep"), round ? "Stop publishing" : "Keep publishing");
+    while (round && round === this.#publishing) {
+      await this.#publish();
+      await new Promise((resolve) => setTimeout(resolve, EVERY));
+    }
+  }
+
+  // Showing
+
+  #noticed(notice) {
+    const to = this.#domainOf(notice.to);
+    if (notice.type === "moved") {
+      const again = notice.from === notice.to || !notice.from;
+      const way = again ? `At ${to}` : `From ${this.#domainOf(notice.from)} to ${to}`;
+      this.#log(`${way} in ${duration(notice.ms)}: ${notice.reason}.`, "repaired");
+      this.#moves += notice.from ? 1 : 0;
+    } else if (notice.type === "lost") {
+      this.#log(`${this.#domainOf(notice.hub)} is lost: ${notice.reason}.`, "broken");
+    } else if (notice.type === "superseded") {
+      this.#log("Another tab, or a copy of this client, has taken over.", "broken");
+    }
+    this.#show();
+  }
+
+  #log(words, className) {
+    at("moves-quiet").hidden = true;
+    const said = element("span", { className }, words);
+    at("moves").prepend(element("li", { className: "arriving" }, clock(Date.now()), said));
+    while (at("moves").children.length > MOST_MOVES) at("moves").lastElementChild.remove();
+  }
+
+  // Many at once are drawn once.
+  #drawing = 0;
+  #showSoon() {
+    this.#drawing ||= requestAnimationFrame(() => {
+      this.#drawing = 0;
+      this.#show();
+    });
+  }
+
+  #show() {
+    const { stage, hub, speeds, effect } = this.#roamer;
+    this.#lines.show(effect);
+    figures(at("roam-figures"), counted(effect, this.#moves));
+    const name = this.#domainOf(hub);
+    setText(at("roam-now"), {
+      live: `The page is at ${name}.`,
+      moving: `The page is at ${name}, and catches up …`,
+      nowhere: "The page is nowhere, and looks for a hub …",
+      superseded: "Another tab of this browser goes on in this one's place.",
+    }[stage]);
+    at("roam-now").dataset.stage = stage;
+    at("roam-take").hidden = stage !== "superseded";
+    for (const [each, { line, state, move, toggle, node }] of this.#places) {
+      const ms = speeds.of(each);
+      const here = each === hub && (stage === "live" || stage === "moving");
+      line.classList.toggle("here", here);
+      const answers = ms === null ? "does not answer" : `answers in ${duration(ms)}`;
+      setText(state, here ? `The page is here. It ${answers}.` : `It ${answers}.`);
+      move.disabled = here || ms === null;
+      setText(toggle, ms === null ? `Start ${node}` : `Stop ${node}`);
+    }
+  }
+}

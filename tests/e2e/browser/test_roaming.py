@@ -1,0 +1,172 @@
+"""The page moves between the hubs of the two domains: every version once, in order."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.browser.world import SOON
+from tests.push_hub.browser import installed
+
+pytestmark = pytest.mark.skipif(
+    installed() is None, reason="Chromium is not installed: apt-get install chromium"
+)
+
+LINES = """() => [...document.querySelectorAll("#lines .versions")].map(
+    (line) => [...line.children].map((each) => [each.textContent, each.className]))"""
+
+
+class Traveller:
+    """Looks at the view Roam."""
+
+    def __init__(self, visitor, page=None):
+        """`page`: another tab of the same visitor."""
+        self.visitor = visitor
+        if page is None:
+            page = visitor.arrive("roam")
+        else:
+            page.goto(f"{visitor.address}#roam")
+        self.page = page
+        self.now = self.page.locator("#roam-now")
+
+    def is_at(self, domain):
+        expect(self.now).to_have_text(f"The page is at {domain}.", **SOON)
+
+    def publish(self):
+        """On both websites."""
+        self.page.get_by_role("button", name="Publish on both").click()
+
+    def lines(self):
+        """Of each topic: versions, and through whom each came."""
+        return [
+            [(int(words), re.sub(" ?arriving ?", "", through)) for words, through in line]
+            for line in self.page.evaluate(LINES)
+        ]
+
+    def figure(self, words):
+        return self.page.locator("#roam-figures > div", has_text=words).locator("dd span")
+
+    def has(self, line, count):
+        """So many versions of a topic, at least."""
+        chips = self.page.locator("#lines .versions").nth(line).locator("li")
+        expect(chips.nth(count - 1)).to_be_visible(**SOON)
+
+
+@pytest.fixture
+def traveller(visit):
+    traveller = Traveller(visit())
+    yield traveller
+    check(traveller)
+
+
+def check(traveller):
+    """What the page shows is whole: it counts on the numbers, not on what the client says."""
+    for line in traveller.lines():
+        versions = [version for version, _ in line]
+        assert versions, "nothing came at all"
+        assert versions == list(range(versions[0], versions[-1] + 1))
+    expect(traveller.figure("missing")).to_have_text("0")
+    expect(traveller.figure("came twice")).to_have_text("0")
+
+
+def test_it_moves_by_a_button_while_updates_arrive(traveller):
+    page = traveller.page
+    traveller.is_at("site-a.test")
+    page.get_by_role("button", name="Keep publishing").click()
+    for place, count in (("b", 2), ("a", 4), ("b", 6)):
+        traveller.has(0, count - 1)
+        traveller.has(1, count - 1)
+        page.get_by_role("button", name=f"Move to site-{place}.test").click()
+        traveller.is_at(f"site-{place}.test")
+        traveller.has(0, count)
+        traveller.has(1, count)
+    page.get_by_role("button", name="Stop publishing").click()
+    expect(page.locator("#moves .repaired")).to_have_count(4, **SOON)
+    for line in traveller.lines():
+        assert {through for _, through in line} == {"a", "b"}
+    traveller.visitor.picture("roam")
+
+
+def test_it_goes_on_at_the_other_hub_when_its_own_is_stopped(traveller):
+    page = traveller.page
+    # The console says that nobody answers at the hub that was stopped, as it should.
+    traveller.visitor.forgiven = "Failed to load resource"
+    traveller.is_at("site-a.test")
+    traveller.publish()
+    traveller.has(0, 1)
+    traveller.has(1, 1)
+    page.get_by_role("button", name="Stop psph-a").click()
+    try:
+        traveller.is_at("site-b.test")
+        expect(page.get_by_role("log", name="Hand-offs")).to_contain_text("site-a.test is lost")
+        traveller.publish()
+        traveller.has(1, 2)
+        # Its website has nobody to tell meanwhile, and says so.
+        expect(page.locator("#roam-note")).to_contain_text("hub was not told", **SOON)
+        page.reload()  # with one hub only
+        traveller.is_at("site-b.test")
+    finally:
+        page.get_by_role("button", name="Start psph-a").click()
+        expect(page.get_by_role("button", name="Stop psph-a")).to_be_enabled(**SOON)
+    traveller.publish()
+    traveller.has(0, 2)
+    traveller.has(1, 3)
+
+
+def test_a_reload_goes_on_where_it_was(traveller, world):
+    page = traveller.page
+    traveller.is_at("site-a.test")
+    traveller.publish()
+    traveller.has(0, 1)
+    traveller.has(1, 1)
+    page.get_by_role("button", name="Move to site-b.test").click()
+    traveller.is_at("site-b.test")
+    before = traveller.lines()
+    page.goto("about:blank")
+    with urllib.request.urlopen(f"{world}api/world") as answer:
+        domains = json.load(answer)["domains"]
+    for domain in domains:
+        entry = {"topic": domain["topics"][0]["url"], "text": "While nobody looked"}
+        urllib.request.urlopen(f"{world}api/topics/publish", json.dumps(entry).encode()).close()
+    traveller.visitor.arrive("roam")
+    traveller.is_at("site-b.test")
+    for index, line in enumerate(before):
+        traveller.has(index, len(line) + 1)
+    assert [line[: len(was)] for line, was in zip(traveller.lines(), before, strict=True)] == before
+    expect(page.get_by_role("log", name="Hand-offs")).to_contain_text("loaded again")
+
+
+def test_it_goes_where_it_is_answered_faster(traveller):
+    page = traveller.page
+    traveller.is_at("site-a.test")
+    traveller.publish()
+    page.get_by_label("Go where it answers faster").check()
+    page.get_by_role("radio", name="site-b.test").check()
+    traveller.is_at("site-b.test")
+    expect(page.get_by_role("log", name="Hand-offs")).to_contain_text("it answers faster")
+    traveller.has(0, 1)
+    traveller.has(1, 1)
+
+
+def test_of_two_tabs_one_is_the_client(traveller):
+    first = traveller.page
+    traveller.is_at("site-a.test")
+    traveller.publish()
+    traveller.has(0, 1)
+    traveller.has(1, 1)
+    second = Traveller(traveller.visitor, traveller.visitor.context.new_page())
+    second.is_at("site-a.test")
+    expect(traveller.now).to_contain_text("Another tab", **SOON)
+    second.publish()
+    second.has(0, 2)
+    second.has(1, 2)
+    first.get_by_role("button", name="Take it back").click()
+    traveller.is_at("site-a.test")
+    traveller.has(0, 2)
+    traveller.has(1, 2)
+    expect(second.now).to_contain_text("Another tab", **SOON)
+    check(second)
