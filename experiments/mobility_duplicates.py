@@ -116,16 +116,20 @@ def _ours(rows: Sequence[Row]) -> list[Claim]:
     ]
 
 
+_SYSTEMS = ("elvin", "fioranomq", "siena")
+
 EXPERIMENT = Experiment(
     name="mobility-duplicates",
     summary="duplicates upon a move-in by subscriptions and publication rate (figure 10)",
     parameters=Parameters(
+        systems=_SYSTEMS,
         networks=("wireline",),
         modes=("basic", "ping", "ours"),
         subscriptions=(1, 2, 5, 10, 20, 50, 100),
         rates=(1, 2, 5, 10),
     ),
     quick=Parameters(
+        systems=_SYSTEMS,
         networks=("wireline",),
         modes=("basic", "ping", "ours"),
         subscriptions=(1, 10, 50),
@@ -142,7 +146,7 @@ EXPERIMENT = Experiment(
             series="p",
             where={"system": system, "mode": mode},
         )
-        for system in ("elvin", "fioranomq", "siena")
+        for system in _SYSTEMS
         for mode in ("basic", "ping")
     ],
     paper=PAPER,

@@ -9,7 +9,7 @@ from experiments.roaming.lines import HEADER_BYTES, Channel, Line
 from experiments.roaming.parameters import measure
 from experiments.roaming.routers import Publish, Router, Subscriber, subscription
 from experiments.roaming.scene import Case, play
-from experiments.roaming.systems import ELVIN, SIENA, System
+from experiments.roaming.systems import ELVIN, REPLAYING, SIENA, System
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.simulator import PRESETS, Simulator
 
@@ -174,6 +174,29 @@ def test_the_others_broadcast_and_keep_subscriptions_where_they_are():
     assert len(new.heard) == 1
     assert old.heard == []
     assert world.channels["middle", "old"].counters.delivered > 0
+
+
+def test_a_history_is_brought_again_after_a_position_and_under_the_first_filter():
+    world, middle, _, new = sites(REPLAYING)
+    positions = [f"{'ab' * 16}.1.{version}" for version in (1, 2, 3)]
+    sent = [Publish("news", position, b"") for position in positions]
+    for publication in sent:
+        middle.router.publish(publication)
+    world.run_for(MILLISECOND)
+    for filter in ("news/0", "news/1"):
+        new.router.subscribe(new.subscriber, filter)
+    world.run_for(MILLISECOND)
+    replay = new.router.replay
+    assert replay(new.subscriber, "news/0", (positions[0],)) == ((positions[2],), sent[1:])
+    assert replay(new.subscriber, "news/0", ()) == ((positions[2],), sent)
+    assert replay(new.subscriber, "news/0", None) == ((positions[2],), [])
+    assert replay(new.subscriber, "news/1", ()) == ((), [])
+
+
+def test_with_a_history_a_move_in_is_soon_over():
+    trace = play(Case("replaying", "gprs", "ours", 3, 2), seed=1)
+    assert trace.lost == trace.duplicated == trace.duplicated_by_move_out == 0
+    assert trace.moved_in_ms < 3_000
 
 
 @pytest.mark.parametrize(
