@@ -137,7 +137,8 @@ def test_losses_within_the_fabric_agree_with_another_computation(made, db):
 def test_updates_that_came_to_nobody_are_known(made, db):
     expected = db.execute(
         "SELECT u.topic, count(*), count(*) FILTER (WHERE u.trace_id NOT IN ("
-        " SELECT trace_id FROM events WHERE stage IN ('delivered', 'pushed', 'browser_sent') AND reason IS NULL))"
+        " SELECT trace_id FROM events WHERE stage IN ('delivered', 'pushed', 'browser_sent')"
+        " AND reason IS NULL))"
         " FROM (SELECT DISTINCT trace_id, topic FROM events WHERE topic IS NOT NULL"
         "       AND stage IN ('fetched', 'published') AND reason IS NULL) u GROUP BY ALL"
     ).fetchall()
