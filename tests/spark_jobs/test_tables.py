@@ -91,9 +91,10 @@ def test_shares_add_up(made, db):
     assert sums
     assert all(total == pytest.approx(1) for total in sums.values())
     spent = db.execute(
-        "SELECT from_domain, to_domain, stage, sum(us) / sum(sum(us)) OVER"
-        " (PARTITION BY from_domain, to_domain) FROM latencies WHERE stage <> 'total'"
-        " GROUP BY ALL"
+        "WITH spent AS (SELECT from_domain, to_domain, stage, sum(us) AS us FROM latencies"
+        "               WHERE stage <> 'total' GROUP BY from_domain, to_domain, stage)"
+        " SELECT from_domain, to_domain, stage,"
+        "        us / sum(us) OVER (PARTITION BY from_domain, to_domain) FROM spent"
     ).fetchall()
     found = by(made[1]["shares"], "from_domain", "to_domain", "stage")
     assert {key: row["share"] for key, row in found.items()} == pytest.approx(
