@@ -13,13 +13,19 @@ from spark_jobs.generating.settings import Settings
 from spark_jobs.report import STEPS, Wish, make_report
 from spark_jobs.session import build_session, stop
 from tests.spark_jobs.cluster import PATIENCE, executors, running_cluster
+from tests.spark_jobs.conftest import FAST
 
 pytestmark = pytest.mark.timeout(3 * PATIENCE)
 LOOPBACK = {
-    "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-    "spark.executor.memory": "600m", "spark.executor.cores": "1", "spark.cores.max": "2",
+    **FAST,
+    "spark.executor.extraJavaOptions": FAST["spark.driver.extraJavaOptions"],
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "600m",
+    "spark.executor.cores": "1",
+    "spark.cores.max": "2",
     "spark.sql.shuffle.partitions": "4",
-}  # fmt: skip
+}
 
 
 def tables(master, traces, out):

@@ -1,9 +1,16 @@
-"""The benchmark `spark`, small: the shape of its result, and that duckdb agrees with Spark."""
+"""The benchmark `spark`, small: the shape of its result, and that duckdb agrees with Spark.
+
+Makes two whole reports, so `make test` does not collect it; `.ci/run` runs it.
+"""
 
 from __future__ import annotations
 
+import pytest
+
 from bench.spark_report import measure_in
 from spark_jobs.answers import TABLES
+
+pytestmark = pytest.mark.timeout(1_800)
 
 
 def test_shape(spark, tmp_path):
