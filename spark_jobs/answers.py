@@ -22,7 +22,7 @@ from spark_jobs.latency import PAIR, latency_series, latency_table, stage_shares
 from spark_jobs.losses import arrivals, losses, never_delivered, numbered_updates
 from spark_jobs.slowest import slowest_topics
 
-MOST_WINDOWS = 120
+MOST_WINDOWS = 60
 TABLES = ("latency", "series", "shares", "losses", "topics", "fan_out", "handoffs", "slowest")
 _WINDOWS_S = (1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 21_600, 86_400, 604_800)
 

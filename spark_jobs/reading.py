@@ -115,7 +115,7 @@ def _empty(spark: SparkSession, files: DataFrame, listed: DataFrame) -> DataFram
     names = java.org.apache.spark.sql.functions.lit(files._jdf.inputFiles())
     paths = spark.range(1).select(F.explode(ClassicColumn(names)).alias("path"))
     # Local files are written in two ways, and `_metadata.file_path` has the other.
-    paths = paths.withColumn("path", F.regexp_replace("path", "^file:/+", "file:///"))
+    paths = paths.withColumn("path", F.regexp_replace("path", "^file:/+", "file:/"))
     for name in PARTITIONS:
         # Escaped by the writer, and once more as part of an address.
         value = F.regexp_extract("path", f"/{name}=([^/]*)/", 1)

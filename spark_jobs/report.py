@@ -75,9 +75,9 @@ def find(spark: SparkSession, wish: Wish, bar: Bar) -> Findings:
     """Ask Spark for everything."""
     bar.step("reading")
     traces = read_traces(spark, wish.traces, wish.since, wish.domain)
-    if traces.files.bytes < SMALL:
-        # Compiling the queries would take longer than running them.
-        spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    # Of few events, compiling the queries would take longer than running them.
+    compiled = traces.files.bytes >= SMALL
+    spark.conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
     bar.step("clocks")
     clocks = estimate_clocks(traces.events)
     answers = Answers(traces.events, clocks)

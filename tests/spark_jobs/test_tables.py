@@ -91,9 +91,10 @@ def test_shares_add_up(made, db):
     assert sums
     assert all(total == pytest.approx(1) for total in sums.values())
     spent = db.execute(
-        "SELECT from_domain, to_domain, stage, sum(us) / sum(sum(us)) OVER"
-        " (PARTITION BY from_domain, to_domain) FROM latencies WHERE stage <> 'total'"
-        " GROUP BY ALL"
+        "WITH spent AS (SELECT from_domain, to_domain, stage, sum(us) AS us FROM latencies"
+        "               WHERE stage <> 'total' GROUP BY from_domain, to_domain, stage)"
+        " SELECT from_domain, to_domain, stage,"
+        "        us / sum(us) OVER (PARTITION BY from_domain, to_domain) FROM spent"
     ).fetchall()
     found = by(made[1]["shares"], "from_domain", "to_domain", "stage")
     assert {key: row["share"] for key, row in found.items()} == pytest.approx(
@@ -137,7 +138,8 @@ def test_losses_within_the_fabric_agree_with_another_computation(made, db):
 def test_updates_that_came_to_nobody_are_known(made, db):
     expected = db.execute(
         "SELECT u.topic, count(*), count(*) FILTER (WHERE u.trace_id NOT IN ("
-        " SELECT trace_id FROM events WHERE stage IN ('delivered', 'pushed', 'browser_sent') AND reason IS NULL))"
+        " SELECT trace_id FROM events WHERE stage IN ('delivered', 'pushed', 'browser_sent')"
+        " AND reason IS NULL))"
         " FROM (SELECT DISTINCT trace_id, topic FROM events WHERE topic IS NOT NULL"
         "       AND stage IN ('fetched', 'published') AND reason IS NULL) u GROUP BY ALL"
     ).fetchall()
