@@ -23,7 +23,9 @@ from spark_jobs.session import build_session, stop
 
 DOMAINS = 4
 DRIVER = "1g"
-MICROSECONDS = 1_000_000
+VALUES = 20_000
+"""Of the number that the bare aggregate is taken of: about as many as latencies have, in whole
+microseconds. More would fill the driver's memory, and make the reference slow."""
 WARM = 20_000
 """Events of the run that is not measured."""
 
@@ -119,7 +121,7 @@ def _in_turns(spark: SparkSession, where: Path, clocks: Clocks) -> tuple[float, 
 
 def _bare_aggregate(events: DataFrame) -> DataFrame:
     way = ("ping_received", "fetched", "published", "delivered", *LEAVES)
-    number = F.pmod(F.floor(F.col("wall_ns") / 1_000), F.lit(MICROSECONDS))
+    number = F.pmod(F.floor(F.col("wall_ns") / 1_000), F.lit(VALUES))
     return (
         events.where(F.col("stage").isin(*way) & F.col("reason").isNull())
         .groupBy("domain", "stage")
