@@ -14,6 +14,8 @@ FAST = {
     # Of a few thousand rows, compiling a query takes far longer than running it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Nor is there anything to adapt to, and every exchange would be a job of its own.
+    "spark.sql.adaptive.enabled": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
