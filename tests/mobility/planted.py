@@ -356,5 +356,5 @@ PROXIES = [
     (WelcomesTooEarly, 22),
     (IgnoresClaims, 21),
     (with_stays(_NeverNoticesSilence), 37),
-    (LetsLateWordsCount, 0),
+    (LetsLateWordsCount, 115),
 ]
