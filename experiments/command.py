@@ -91,7 +91,7 @@ def _show(chosen: Experiment, result: dict[str, Any], out: Path) -> None:
         mark = "holds " if claim["holds"] else "FAILS "
         reason = f" ({claim['because']})" if claim["because"] else ""
         click.echo(f"{mark} [{claim['kind']}] {claim['id']}: {claim['claim']}{reason}")
-    if chosen.plots and not plots.available():
+    if (chosen.plots or chosen.pictures) and not plots.available():
         click.echo(plots.MISSING)
     click.echo(f"written to {out}")
 

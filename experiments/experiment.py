@@ -46,6 +46,8 @@ class Plot:
     """The column whose values tell the lines apart."""
     log_x: bool = False
     log_y: bool = False
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """Only rows with these values in these columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,5 +66,9 @@ class Experiment:
     """The columns that say which case a row is about; over runs the others are averaged."""
     claims: Callable[[Sequence[Row]], Sequence[Claim]] = lambda rows: ()
     plots: Sequence[Plot] = ()
+    pictures: Callable[[Sequence[Row], Path], None] | None = None
+    """Draws into a directory what no `Plot` can; called only where matplotlib is installed."""
+    shown: Callable[[Sequence[Row]], Sequence[Row]] = lambda rows: rows
+    """What the table shows, where there are too many rows to read."""
     paper: Sequence[Row] = field(default_factory=list)
     """The figures of the source, in the columns of the rows where they can be compared."""

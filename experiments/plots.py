@@ -19,9 +19,11 @@ def available() -> bool:
 
 
 def draw(experiment: Experiment, rows: Sequence[Row], out: Path) -> list[Path]:
-    """Write NAME.png for every plot of the experiment."""
+    """Write NAME.png for every plot of the experiment, and its pictures."""
     if not available():
         return []
+    if experiment.pictures is not None:
+        experiment.pictures(rows, out)
     return [_draw(plot, experiment.name, rows, out) for plot in experiment.plots]
 
 
@@ -34,7 +36,8 @@ def _draw(plot: Plot, title: str, rows: Sequence[Row], out: Path) -> Path:
     for name, points in _lines(plot, rows).items():
         xs, ys, errors = zip(*sorted(points, key=lambda point: point[0]), strict=True)
         axes.errorbar(xs, ys, yerr=errors, marker="o", markersize=4, capsize=3, label=str(name))
-    axes.set(title=title, xlabel=plot.x, ylabel=plot.y)
+    chosen = ", ".join(map(str, plot.where.values()))
+    axes.set(title=f"{title}: {chosen}" if chosen else title, xlabel=plot.x, ylabel=plot.y)
     axes.set_xscale("log" if plot.log_x else "linear")
     axes.set_yscale("log" if plot.log_y else "linear")
     axes.grid(visible=True, alpha=0.3)
@@ -48,7 +51,8 @@ def _draw(plot: Plot, title: str, rows: Sequence[Row], out: Path) -> Path:
 def _lines(plot: Plot, rows: Sequence[Row]) -> dict[Any, list[tuple[Any, Any, float]]]:
     lines: dict[Any, list[tuple[Any, Any, float]]] = {}
     for row in rows:
-        if row.get(plot.y) is not None:
+        wanted = all(row.get(column) == value for column, value in plot.where.items())
+        if wanted and row.get(plot.y) is not None:
             name = row[plot.series] if plot.series is not None else plot.y
             point = (row[plot.x], row[plot.y], row.get(plot.y + CI, 0.0))
             lines.setdefault(name, []).append(point)

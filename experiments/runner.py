@@ -79,6 +79,7 @@ def code_version() -> str:
 
 def table(experiment: Experiment, rows: Sequence[Row]) -> str:
     """The rows as text, an interval beside the mean it belongs to."""
+    rows = experiment.shown(rows)
     columns = [column for column in _columns(rows) if not column.endswith(CI)]
     return table_text(
         f"{experiment.name}: {experiment.summary}",

@@ -1,8 +1,9 @@
-"""Mobility's port to a stand-in: for a proxy, on the node's own host, and for a client, by its link.
+"""Mobility's port to a stand-in: for a proxy, on the host of a node, and for a client, by its link.
 
 A publication that matches several subscriptions of one listener is delivered once, under the first
 of them that it made. Positions are those of the publisher; a listener hears them only where the
-mode uses them, since the source's systems have none. No stand-in replays, or tells a base.
+mode uses them, since the source's systems have none. Only the stand-in with a history replays, and
+tells a base.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from experiments.roaming.routers import (
     Leave,
     Publish,
     Router,
+    Subscribed,
     Subscriber,
+    Unsubscribe,
     decode,
     encode,
     subscription,
@@ -48,6 +51,10 @@ class _Subscription:
         self.cancel = cancel
 
 
+def _texts(after: After) -> tuple[str, ...] | None:
+    return None if after is None else tuple(map(str, after))
+
+
 class ProxyPort:
     """A `PubSub`."""
 
@@ -67,15 +74,22 @@ class ProxyPort:
         return not self._waiting
 
     def history(self, topic: str) -> int:
-        return 0
+        return self._system.history if self._with_positions else 0
 
     def subscribe(self, topic: str, after: After, listener: Listener) -> _Subscription:
         session, subscriber = self._session(listener)
         session.topics[topic] = None
 
         def effective() -> None:
-            if topic in session.topics:
+            if topic not in session.topics:
+                return
+            if not self.history(topic):
                 listener.subscribed(topic, None)
+                return
+            base, again = self._router.replay(subscriber, topic, _texts(after))
+            listener.subscribed(topic, tuple(map(Position.parse, base)))
+            for publication in again:
+                session.deliver(publication)
 
         def ask() -> None:
             if topic in session.topics:
@@ -129,7 +143,8 @@ class ClientAccess:
         self._line = line
         self._with_positions = with_positions
         self._place = ""
-        self._session: _Session | None = None
+        self._sessions: dict[int, _Session] = {}
+        """By the identity of their listener."""
         self._waiting: deque[tuple[_Session, str]] = deque()
         """For a connection of their own, one after the other; the first is at it."""
 
@@ -140,18 +155,19 @@ class ClientAccess:
         if self._place:
             self._send(encode(Leave()))
         self._place = ""
-        self._session = None
+        self._sessions.clear()
 
     def history(self, topic: str) -> int:
-        return 0
+        return self._system.history if self._with_positions else 0
 
     def subscribe(self, topic: str, after: After, listener: Listener) -> _Subscription:
-        if self._session is None:
-            self._session = _Session(listener, self._with_positions)
-        session = self._session
-        assert session.listener is listener, "a client listens with one ear"
+        new = _Session(listener, self._with_positions)
+        session = self._sessions.setdefault(id(listener), new)
         session.topics[topic] = None
-        if self._system.keeps_connections:
+        if self.history(topic):
+            request = subscription(topic, self._system.subscription_bytes, _texts(after))
+            self._send(request)
+        elif self._system.keeps_connections:
             request = subscription(topic, self._system.subscription_bytes)
             line = self._line(self._place)
             line.send(Channel.PUBSUB, request, lambda: self._subscribed(session, topic))
@@ -159,7 +175,13 @@ class ClientAccess:
             self._waiting.append((session, topic))
             if len(self._waiting) == 1:
                 self._connect()
-        return _Subscription(lambda: session.topics.pop(topic, None) and None)
+
+        def cancel() -> None:
+            if self._wants(session, topic):
+                self._send(encode(Unsubscribe(topic)))
+            session.topics.pop(topic, None)
+
+        return _Subscription(cancel)
 
     def publish(
         self, topic: str, position: Position | None, message: Message, done: Callable[[], None]
@@ -171,8 +193,13 @@ class ClientAccess:
     def receive(self, place: str, content: bytes) -> None:
         """What a node sends."""
         said = decode(content)
-        if place == self._place and self._session is not None and isinstance(said, Publish):
-            self._session.deliver(said)
+        if place != self._place:
+            return
+        for session in list(self._sessions.values()):
+            if isinstance(said, Publish):
+                session.deliver(said)
+            elif isinstance(said, Subscribed) and self.history(said.filter):
+                self._subscribed(session, said.filter, tuple(map(Position.parse, said.base)))
 
     def _send(self, content: bytes) -> None:
         line = self._line(self._place)
@@ -183,16 +210,14 @@ class ClientAccess:
 
     def _connect(self) -> None:
         session, topic = self._waiting[0]
-        if session is not self._session:
+        if not self._wants(session, topic):
             self._connected()
             return
         request = subscription(topic, self._system.subscription_bytes)
-        line = self._line(self._place)
-        line.send_alone(
-            Channel.PUBSUB,
-            request,
-            lambda: self._env.call_later(self._system.handling, self._connected) and None,
-        )
+        self._line(self._place).send_alone(Channel.PUBSUB, request, self._handle)
+
+    def _handle(self) -> None:
+        self._env.call_later(self._system.handling, self._connected)
 
     def _connected(self) -> None:
         session, topic = self._waiting.popleft()
@@ -200,6 +225,10 @@ class ClientAccess:
             self._connect()
         self._subscribed(session, topic)
 
-    def _subscribed(self, session: _Session, topic: str) -> None:
-        if session is self._session and topic in session.topics:
-            session.listener.subscribed(topic, None)
+    def _subscribed(self, session: _Session, topic: str, base: After = None) -> None:
+        if self._wants(session, topic):
+            session.listener.subscribed(topic, base)
+
+    def _wants(self, session: _Session, topic: str) -> bool:
+        """Whether the client is still where it subscribed, and has not cancelled."""
+        return session in self._sessions.values() and topic in session.topics

@@ -15,12 +15,22 @@ import msgspec
 
 from experiments.roaming.lines import Channel, Line
 from experiments.roaming.systems import System
+from identifiers import Position, PublisherId
 from psirp_sim.runtime.environment import Environment
 
 
 class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     filter: str
     padding: bytes = b""
+    after: tuple[str, ...] | None = None
+    """To a node with a history: bring again what came after these Positions."""
+
+
+class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """From a node with a history."""
+
+    filter: str
+    base: tuple[str, ...]
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -37,7 +47,7 @@ class Leave(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """All filters of the sender go."""
 
 
-Said = Subscribe | Unsubscribe | Publish | Leave
+Said = Subscribe | Subscribed | Unsubscribe | Publish | Leave
 _decoder = msgspec.msgpack.Decoder(Said)
 
 
@@ -46,13 +56,14 @@ def encode(said: Said) -> bytes:
 
 
 def decode(content: bytes) -> Said:
-    return _decoder.decode(content)
+    said: Said = _decoder.decode(content)
+    return said
 
 
-def subscription(filter: str, size: int) -> bytes:
-    """The request, in so many bytes."""
+def subscription(filter: str, size: int, after: tuple[str, ...] | None = None) -> bytes:
+    """The request, in so many bytes, and those of the Positions."""
     short = len(encode(Subscribe(filter)))
-    return encode(Subscribe(filter, bytes(max(0, size - short))))
+    return encode(Subscribe(filter, bytes(max(0, size - short)), after))
 
 
 def matches(filter: str, topic: str) -> bool:
@@ -62,6 +73,12 @@ def matches(filter: str, topic: str) -> bool:
 def wanted(filters: Iterable[str], topic: str) -> str | None:
     """The first of the filters that match."""
     return next((each for each in filters if matches(each, topic)), None)
+
+
+def _is_after(publication: Publish, places: dict[PublisherId, Position]) -> bool:
+    position = Position.parse(publication.position or "")
+    at = places.get(position.publisher)
+    return at is None or position > at
 
 
 @dataclass(slots=True, eq=False)
@@ -95,7 +112,9 @@ class Router:
         self._routes: dict[str, dict[str, None]] = {name: {} for name in self._below}
         self._passed: dict[str, None] = {}
         """Filters that the node above knows, or will."""
-        self._work: deque[tuple[int, Callable[[], None]]] = deque()
+        self._history: deque[Publish] = deque(maxlen=system.history)
+        self._work: deque[tuple[int, Callable[[], object]]] = deque()
+        """What it takes, and what is done then; the first is under way."""
 
     @property
     def idle(self) -> bool:
@@ -126,8 +145,27 @@ class Router:
             self._subscribers.remove(subscriber)
             self._withdraw()
 
+    def replay(
+        self, subscriber: Subscriber, filter: str, after: tuple[str, ...] | None
+    ) -> tuple[tuple[str, ...], list[Publish]]:
+        """For a subscription that is in effect now: what came last, and what is brought again.
+
+        Nothing under a filter where another one of the subscriber's comes first.
+        """
+        found = [
+            each
+            for each in self._history
+            if each.position is not None and wanted(subscriber.filters, each.topic) == filter
+        ]
+        base = tuple(each.position or "" for each in found[-1:])
+        if after is None:
+            return base, []
+        places = {(at := Position.parse(text)).publisher: at for text in after}
+        return base, [each for each in found if _is_after(each, places)]
+
     def publish(self, publication: Publish, source: str = "") -> None:
         """Deliver here, and to the nodes that it is for, except where it comes from."""
+        self._history.append(publication)
         for subscriber in list(self._subscribers):
             if wanted(subscriber.filters, publication.topic) is not None:
                 subscriber.deliver(publication)
@@ -150,9 +188,20 @@ class Router:
             if link not in self._clients:
                 self._clients[link] = Subscriber(lambda each: self._tell_client(link, each))
                 self.add(self._clients[link])
-            self.subscribe(self._clients[link], said.filter)
-        elif isinstance(said, Leave) and link in self._clients:
-            self.remove(self._clients.pop(link))
+            client = self._clients[link]
+            self.subscribe(client, said.filter, lambda: self._confirm(link, client, said))
+        elif link in self._clients:
+            if isinstance(said, Unsubscribe):
+                self.unsubscribe(self._clients[link], said.filter)
+            else:
+                self.remove(self._clients.pop(link))
+
+    def _confirm(self, link: str, client: Subscriber, said: Subscribe) -> None:
+        if self._system.history:
+            base, again = self.replay(client, said.filter, said.after)
+            self._tell(link, Subscribed(said.filter, base))
+            for publication in again:
+                self._tell(link, publication)
 
     def _route(self, link: str, said: Said) -> None:
         routes = self._routes[link]
@@ -174,7 +223,7 @@ class Router:
     # One thing after the other
 
     def _do(self, takes: int, job: Callable[[], object]) -> None:
-        self._work.append((takes, lambda: job() and None))
+        self._work.append((takes, job))
         if len(self._work) == 1:
             self._env.call_later(takes, self._done)
 

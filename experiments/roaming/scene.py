@@ -52,6 +52,7 @@ DRAIN = 30 * SECOND
 LONGEST = 1_000 * SECOND
 """A step that takes longer will not happen."""
 _LOOK = 100 * MILLISECOND
+"""Shorter than the client is away: how often it is looked whether something has happened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +72,18 @@ class Case:
 
     @property
     def settings(self) -> ClientSettings:
-        much = Quota(1_000_000, 1 << 30)
+        system = SYSTEMS[self.system]
+        # What a history holds need not be buffered; elsewhere no quota shall be felt.
+        much = Quota(system.history or 1_000_000, 1 << 30)
         return ClientSettings(
             service=Service(mode=MODES[self.mode], topic=much, client=much),
             delay=self.delay,
             # Answers take seconds on a GPRS link: batches that do not, and more time before a
             # question is repeated. The same on a LAN, where neither matters.
-            batch=4 << 10,
+            batch=8 << 10,
             retry_first=5 * SECOND,
             retry_most=20 * SECOND,
-            linger=SYSTEMS[self.system].longest(2 * self.subscriptions) + 3 * SECOND,
+            linger=system.longest(2 * self.subscriptions) + 3 * SECOND,
             patience=LONGEST,
         )
 
@@ -88,9 +91,7 @@ class Case:
 class _Lines:
     """The lines of a node, made when they are needed."""
 
-    def __init__(
-        self, env: Environment, receive: Callable[[str, Channel, bytes], None]
-    ) -> None:
+    def __init__(self, env: Environment, receive: Callable[[str, Channel, bytes], None]) -> None:
         self._env = env
         self._receive = receive
         self._lines: dict[str, Line] = {}
@@ -196,6 +197,7 @@ class _Client:
     def _notified(self, notice: Notice) -> None:
         if isinstance(notice, MovedOut):
             self.gone = True
+            self.trace.moved_out = self._now()
         elif isinstance(notice, MovedIn):
             self.arrived.add(notice.proxy)
             if notice.proxy == "new":
@@ -264,8 +266,7 @@ class _Scene:
         trace.move_out = world.now
         self._client.client.move_out()
         self._until(lambda: self._client.gone)
-        trace.moved_out = world.now
-        world.run_for(self.case.away)
+        world.run_until(trace.moved_out + self.case.away)
         trace.move_in = world.now
         self._client.client.move_in("new")
         self._until(lambda: "new" in self._client.arrived and self._at_rest())

@@ -1,6 +1,6 @@
 """The stand-ins for Elvin, FioranoMQ and Siena: which constants they have and where from.
 
-Two mechanisms, as the source describes the systems:
+Two mechanisms, as the source describes the systems (the third is no system of the source's):
 
 * **Elvin, FioranoMQ** broadcast publications among their nodes, keep subscriptions where they were
   made, and open a connection for each message and each subscription. Subscriptions follow each
@@ -8,6 +8,9 @@ Two mechanisms, as the source describes the systems:
 * **Siena** keeps connections and routes by subscription. A subscription counts as made when its
   bytes are delivered; the node then takes it in (`accept`), and when there is nothing more to take
   in passes it on to the node above, which makes a route of it (`install`).
+* **replaying** is there to show what ours can do where a system has a history, as our own streams
+  have: it broadcasts over kept connections, its nodes bring again what was published after a
+  Position, and say when a subscription is in effect and what came last. Nothing of it is fitted.
 
 Fitted, on the slopes of the source's table 3 (milliseconds per subscription, over GPRS):
 
@@ -44,21 +47,24 @@ class System:
     """What a node takes to take in a subscription."""
     install: int = 0
     """What the node above takes to make a route of one."""
+    history: int = 0
+    """How many publications a node can bring again."""
 
     def longest(self, subscriptions: int) -> int:
         """Until so many subscriptions, made at one node, are certainly in effect."""
         return subscriptions * (self.accept + self.install)
 
 
-ELVIN = System("elvin", broadcasts=True, keeps_connections=False, handling=354 * MILLISECOND)
-FIORANO = System("fioranomq", broadcasts=True, keeps_connections=False, handling=143 * MILLISECOND)
+ELVIN = System("elvin", broadcasts=True, keeps_connections=False, handling=344 * MILLISECOND)
+FIORANO = System("fioranomq", broadcasts=True, keeps_connections=False, handling=145 * MILLISECOND)
 SIENA = System(
     "siena",
     broadcasts=False,
     keeps_connections=True,
-    subscription_bytes=49,
-    accept=70 * MILLISECOND,
+    subscription_bytes=40,
+    accept=65 * MILLISECOND,
     install=222 * MILLISECOND,
 )
+REPLAYING = System("replaying", broadcasts=True, keeps_connections=True, history=1_000)
 
-SYSTEMS = {system.name: system for system in (ELVIN, FIORANO, SIENA)}
+SYSTEMS = {system.name: system for system in (ELVIN, FIORANO, SIENA, REPLAYING)}

@@ -48,6 +48,11 @@ class Trace:
         return (self.moved_out - self.move_out) / MILLISECOND
 
     @property
+    def published_away(self) -> int:
+        """While the client was detached and had not moved in."""
+        return sum(self.moved_out <= at < self.move_in for at in self.published)
+
+    @property
     def lost(self) -> int:
         """Published from the move-out call on, and never given to the application."""
         got = {number for _, number in self.received}
