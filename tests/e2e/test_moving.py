@@ -19,6 +19,8 @@ import aiohttp
 import pyarrow.parquet
 import pytest
 
+from bootstrap import Resolver
+from psph.mobility.peers import KnownProxies
 from tests.e2e.domains import PSPH, Domains, Psph
 from tests.e2e.node_process import PATIENCE, eventually
 
@@ -214,6 +216,24 @@ def test_a_moving_publisher_is_heard_once_and_in_order(world, tmp_path):
     numbers, roaming = asyncio.run(main())
     assert numbers == list(range(1, count + 1))
     assert len(roaming.of("moved_in")) >= 2
+
+
+def test_a_proxy_is_known_by_the_records_of_its_own_zone(world):
+    port = world.hub_ports[PLACES[0]]
+
+    async def main():
+        async with Resolver([f"127.0.0.1:{world.dns_port}"]) as resolver:
+            known = KnownProxies([world.hub(B)], resolver)
+            assert await known.is_known(f"http://psph.{A}:{port}")
+            assert await known.is_known(world.hub(B))  # configured
+            for stranger in (
+                f"http://psph.{A}:1", f"http://psph.{B}:{port}", f"http://news.{A}:{port}",
+                f"http://psph.{A}:{port}/x", "http://no-such-zone.test:80", world.hub(PLACES[0]),
+            ):  # fmt: skip
+                assert not await known.is_known(stranger)
+                assert not known.may_be(stranger)
+
+    asyncio.run(main())
 
 
 def test_hand_offs_are_in_the_trace_files(world):
