@@ -228,10 +228,12 @@ def test_a_proxy_is_known_by_the_records_of_its_own_zone(world):
             assert await known.is_known(world.hub(B))  # configured
             for stranger in (
                 f"http://psph.{A}:1", f"http://psph.{B}:{port}", f"http://news.{A}:{port}",
-                f"http://psph.{A}:{port}/x", "http://no-such-zone.test:80", world.hub(PLACES[0]),
+                f"http://psph.{A}:{port}/x", world.hub(PLACES[0]),
             ):  # fmt: skip
                 assert not await known.is_known(stranger)
                 assert not known.may_be(stranger)
+            # Nobody can tell anything of this zone: not now, and perhaps later.
+            assert not await known.is_known("http://no-such-zone.test:80")
 
     asyncio.run(main())
 
