@@ -97,6 +97,8 @@ class Roamer:
         self._node = _Node("roam", storage=state)
         self._names: dict[str, str] = {}
         self._urls: dict[str, str] = {}
+        self._doubtful: set[str] = set()
+        """Hubs that were lost: they are asked before the client notes another stay there."""
         self._changed = asyncio.Event()
         self.client: MobileClient
         self.hub = ""
@@ -157,9 +159,12 @@ class Roamer:
         url = base_url(hub.removesuffix("/").removesuffix("/hub"))
         if url is None:
             raise HubUnusable(f"{hub[:100]!r} is no URL of a hub: write http://HOST:PORT")
-        if url not in self._names:
-            self._names[url] = await self.ask(url)
-            self._node.storage.write({_NAME + url.encode(): self._names[url].encode()})
+        if url not in self._names or url in self._doubtful:
+            name = await self.ask(url)
+            self._doubtful.discard(url)
+            if self._names.get(url) != name:
+                self._names[url] = name
+                self._node.storage.write({_NAME + url.encode(): name.encode()})
         name = self._names[url]
         self._urls[name] = self.hub = url
         self._node.call_core(self.client.move_in, name)
@@ -218,6 +223,7 @@ class Roamer:
         self._notice(notice)
 
     def _broken(self, reason: str) -> None:
+        self._doubtful.add(self.hub)
         self._node.call_core(self.client.connection_lost)
         self._changed.set()
         self._lost(reason)

@@ -25,18 +25,15 @@ LOOPBACK = ["127.0.0.0/8"]
 
 
 class Place:
-    """One hub and its proxy."""
+    """One hub and its proxy, which may be stopped for a while."""
 
     def __init__(self, directory, port, events, options):
         self.url = f"http://127.0.0.1:{port}"
         self.port = port
         self.directory = directory
+        self._events, self._options = events, options
+        self._stack = AsyncExitStack()
         directory.mkdir(exist_ok=True)
-        self.proxy = RunningProxy(
-            MobilityConfiguration(**options),
-            node=directory.name, domain="site-a.test", storage=directory / "mobility.sqlite",
-            trace=events, history=1_024,
-        )  # fmt: skip
 
     @property
     def hub(self):
@@ -49,21 +46,35 @@ class Place:
     def stays(self, state):
         return [each for each in self.core.handlers.values() if each.state == state]
 
+    async def start(self):
+        self.proxy = RunningProxy(
+            MobilityConfiguration(**self._options),
+            node=self.directory.name, domain="site-a.test",
+            storage=self.directory / "mobility.sqlite", trace=self._events, history=1_024,
+        )  # fmt: skip
+        await self._stack.enter_async_context(serving("127.0.0.1", self.port, self._make))
+
+    async def stop(self):
+        await self._stack.aclose()
+
+    @asynccontextmanager
+    async def stopped(self):
+        await self.stop()
+        yield
+        await self.start()
+
+    def _make(self, url):
+        settings = HubSettings(
+            url, follow_after=None, history=1_024,
+            publishers=(Publisher(TOKEN, "http"),), allow_fetch=parse_networks(LOOPBACK),
+        )  # fmt: skip
+        self.app = create_app(settings, self.directory, started=self._started)
+        self.proxy.add(self.app, url)
+        return self.app
+
     def _started(self, hub):
         self.published = []
         hub.listen(lambda update: self.published.append(update.body.decode()))
-
-    def serving(self):
-        def make(url):
-            settings = HubSettings(
-                url, follow_after=None, history=1_024,
-                publishers=(Publisher(TOKEN, "http"),), allow_fetch=parse_networks(LOOPBACK),
-            )  # fmt: skip
-            self.app = create_app(settings, self.directory, started=self._started)
-            self.proxy.add(self.app, url)
-            return self.app
-
-        return serving("127.0.0.1", self.port, make)
 
 
 @asynccontextmanager
@@ -81,7 +92,8 @@ async def places(directory, count, events=None, **options):
     ]
     async with AsyncExitStack() as stack:
         for place in made:
-            await stack.enter_async_context(place.serving())
+            await place.start()
+            stack.push_async_callback(place.stop)
         yield made
 
 

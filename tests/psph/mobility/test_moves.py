@@ -63,6 +63,26 @@ def test_a_client_collects_at_one_hub_what_only_the_other_has(tmp_path):
     run(main)
 
 
+def test_a_buffer_outlives_the_process_that_keeps_it(tmp_path):
+    async def main():
+        async with places(tmp_path, 2, buffer=True) as (a, b), Reader() as reader:
+            await give((a, b), 1)
+            await reader.move(a.url)
+            await reader.live()
+            await reader.move_out()
+            await give((a,), 2, 3)
+            await until(lambda: len(a.stays("away")[0].buffer) == 2)
+            await give((b,), 4)
+            async with a.stopped():
+                await reader.move(b.url)
+                await until(lambda: b.proxy.counters().get("peers_failed", 0) > 0)
+                assert reader.seen == []  # what is missing may still come
+            await until(lambda: reader.seen == [2, 3, 4])
+            assert not reader.gaps
+
+    run(main)
+
+
 def test_what_nobody_has_is_a_gap(tmp_path):
     async def main():
         settings = ClientSettings(linger=300 * MILLISECOND)
