@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from identifiers import InvalidTopic, Position, identify
-from mobility import After, Listener, Message, PubSub, Subscription
+from mobility import After, Listener, Message
 from mobility.service import LONGEST_KIND
 from psirp_sim.node import FabricNode
 from psirp_sim.publications.errors import NotPublished
@@ -22,7 +22,6 @@ from psirp_sim.wire.rendezvous import Code
 
 _log = logging.getLogger(__name__)
 
-NATIVE = "psirp:"
 _IDS = re.compile(r"psirp:([0-9a-f]{64})/([0-9a-f]{64})")
 _KIND = "kind"
 _AGAIN = 200_000_000
@@ -60,20 +59,25 @@ class FabricPort:
         if ids is None:
             _log.warning("%r is published to, and is no topic", topic[:100])
             return
+        later = partial(self._later, done)
         offer = client.offers.get(ids)
         if offer is not None and position is not None:
             history = offer.history
             known = (position.publisher.raw, position.epoch) == (history.publisher, history.epoch)
             if known and position.version <= history.latest:
-                self._node.env.call_later(0, done)  # it was taken before
+                later()  # it was taken before
                 return
         try:
             metadata = {_KIND: message.kind} if message.kind else None
-            client.publish(*ids, message.body, metadata, position=position, done=done)
+            client.publish(*ids, message.body, metadata, position=position, done=later)
         except NotPublished as error:
             _log.info("a publication waits: %s", error)
             again = partial(self.publish, topic, position, message, done)
             self._node.env.call_later(_AGAIN, again)
+
+    def _later(self, done: Callable[[], None]) -> None:
+        # A stream that is not durable has taken a version at once, inside the call.
+        self._node.env.call_later(0, done)
 
 
 class FabricSubscription:
@@ -121,25 +125,3 @@ class FabricSubscription:
             first = Position(event.publisher, event.epoch, event.first)
             last = Position(event.publisher, event.epoch, event.last)
             self._listener.gap(self._topic, first, last)
-
-
-class NativeTopics:
-    """Implements `mobility.port.PubSub`: native topics at the fabric, all others elsewhere."""
-
-    def __init__(self, fabric: PubSub, others: PubSub) -> None:
-        self._fabric = fabric
-        self._others = others
-
-    def _home(self, topic: str) -> PubSub:
-        return self._fabric if topic.startswith(NATIVE) else self._others
-
-    def history(self, topic: str) -> int:
-        return self._home(topic).history(topic)
-
-    def subscribe(self, topic: str, after: After, listener: Listener) -> Subscription:
-        return self._home(topic).subscribe(topic, after, listener)
-
-    def publish(
-        self, topic: str, position: Position | None, message: Message, done: Callable[[], None]
-    ) -> None:
-        self._home(topic).publish(topic, position, message, done)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import aiohttp
 
 from mobility.messages import LARGEST
-from push_hub.connecting import exact_url, reason_of
-from push_hub.event_stream import BadEvent, EventReader
+from psph.mobility.event_reading import Ended, read_events
+from push_hub.connecting import exact_url
 
 _SILENCE = 15.0
 """Seconds without a heartbeat after which a proxy is gone: it sends one every five."""
@@ -20,7 +20,6 @@ _MOST_WAITING = 256
 """Messages that wait to be sent; the oldest are lost first, and said again."""
 _AT_ONCE = 4
 _LARGEST_EVENT = LARGEST // 3 * 4 + 1_024
-CONNECT = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
 _POST = aiohttp.ClientTimeout(total=10.0, sock_connect=5.0)
 
 
@@ -59,30 +58,17 @@ class ProxyLink:
         self._broken(reason)
 
     async def _listen(self) -> None:
-        url = exact_url(f"{self._url}/mobility/stream?session={self._word}")
+        url = f"{self._url}/mobility/stream?session={self._word}"
         try:
-            async with self._session.get(url, timeout=CONNECT, allow_redirects=False) as answer:
-                if answer.status != 200:
-                    self._break(f"its mobility proxy answered {answer.status}")
-                    return
-                reader = EventReader(_LARGEST_EVENT)
-                while True:
-                    async with asyncio.timeout(_SILENCE):
-                        chunk = await answer.content.readany()
-                    if not chunk:
-                        break
-                    for event in reader.feed(chunk):
-                        if event.kind == "packed":
-                            self._receive(base64.b64decode(event.data, validate=True))
-                        elif event.kind == "mobility":
-                            self._receive(event.data.encode())
-            self._break("it ended the stream")
-        except TimeoutError:
-            self._break("nothing is heard of it")
-        except (BadEvent, binascii.Error) as error:
-            self._break(f"it sent {error}")
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            self._break(reason_of(error))
+            async for event in read_events(self._session, url, _SILENCE, _LARGEST_EVENT):
+                if event.kind == "packed":
+                    self._receive(base64.b64decode(event.data, validate=True))
+                elif event.kind == "mobility":
+                    self._receive(event.data.encode())
+        except Ended as end:
+            self._break(str(end))
+        except binascii.Error as error:
+            self._break(f"it sent what makes no sense: {error}")
 
     async def _post(self) -> None:
         url = exact_url(f"{self._url}/mobility/messages?session={self._word}")

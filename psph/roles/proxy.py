@@ -20,7 +20,8 @@ from psph.facades.chat import Users, add_chat
 from psph.facades.hub import HubSide, web_update
 from psph.facades.probe import add_probe
 from psph.guide import SiblingHubs
-from psph.mobility.fabric_port import FabricPort, NativeTopics
+from psph.mobility.fabric_port import FabricPort
+from psph.mobility.native_topics import NativeTopics
 from psph.proxy.control import Side
 from psph.proxy.proxy import Proxy
 from psph.proxy.settings import ProxySettings

@@ -1,0 +1,46 @@
+"""Reading Server-Sent Events of a hub, as a client that moves does: one connection, until it ends.
+
+Whatever ends it is a reason in words: the client goes on elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+
+from push_hub.connecting import exact_url, reason_of
+from push_hub.event_stream import MAX_EVENT, BadEvent, EventReader, ReadEvent
+
+_CONNECT = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
+
+
+class Ended(Exception):
+    """The stream is over, and why."""
+
+
+async def read_events(
+    session: aiohttp.ClientSession, url: str, silence: float, largest: int = MAX_EVENT
+) -> AsyncIterator[ReadEvent]:
+    """Events as they come; ends with Ended, also when nothing came for so many seconds."""
+    try:
+        async with session.get(exact_url(url), timeout=_CONNECT, allow_redirects=False) as answer:
+            if answer.status != 200:
+                said = (await answer.content.read(200)).decode(errors="replace")
+                raise Ended(f"it answered {answer.status} {' '.join(said.split())}".strip())
+            reader = EventReader(largest)
+            while True:
+                async with asyncio.timeout(silence):
+                    chunk = await answer.content.readany()
+                if not chunk:
+                    break
+                for event in reader.feed(chunk):
+                    yield event
+        raise Ended("it ended the stream")
+    except TimeoutError:
+        raise Ended("nothing is heard of it") from None
+    except BadEvent as error:
+        raise Ended(f"it sent {error}") from None
+    except (aiohttp.ClientError, OSError) as error:
+        raise Ended(reason_of(error)) from None
