@@ -4,7 +4,8 @@ It is made from what was promised on the wire (Welcome, MovedOut) and from what 
 nodes, never from what a core keeps. A proxy that gave its word must have every message that it
 could have: of a topic without history, whatever is published from its Welcome on; of one with a
 history, whatever that still had when the client's departure had to be noticed at the latest. The
-only excuse is that the proxy was down, and that ends soon after its restart.
+only excuse is that the proxy was down, and that ends soon after its restart. And a client that is
+live hears for itself, until it goes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from psirp_sim.runtime.durations import MILLISECOND
 NEVER = 1 << 62
 UNDER_WAY = 60 * MILLISECOND
 """How long a message may take through the system until it is durable."""
+UNNOTICED = 150 * MILLISECOND
+"""How long a client may be attached to nothing before it learns that."""
 LATE = 300 * MILLISECOND
 """By how much a packet may be late, in a storm."""
 
@@ -59,7 +62,8 @@ class Stay:
     """When it learned that the proxy had taken over."""
     left: int = NEVER
     """When it was there for the last time, if it went without a word."""
-    live: bool = False
+    live: int = NEVER
+    """When the client said that it was."""
     over: int = NEVER
     """When everything had been consumed, and another proxy had given its word."""
 
@@ -85,10 +89,9 @@ class Care:
         if self._stays:
             stay = self._stays[-1]
             stay.left = min(stay.left, now)
-            stay.live = False
 
     def arrived(self, now: int) -> None:
-        self._stays[-1].live = True
+        self._stays[-1].live = now
         self._end_earlier(now)
 
     def welcomed(self, number: int, now: int) -> None:
@@ -108,7 +111,7 @@ class Care:
 
     def _end_earlier(self, now: int) -> None:
         *earlier, present = self._stays
-        if present.live and present.welcomed != NEVER:
+        if present.live != NEVER and present.left == NEVER and present.welcomed != NEVER:
             for stay in earlier:
                 stay.over = min(stay.over, now)
 
@@ -116,10 +119,13 @@ class Care:
 
     def kept(self, published: int, lost: int) -> bool:
         """Whether some proxy must have a message that was published then, and that the system
-        itself had until it was `lost`."""
+        itself had until it was `lost`; or the client itself must have heard it."""
         return any(self._kept(stay, published, lost) for stay in self._stays)
 
     def _kept(self, stay: Stay, published: int, lost: int) -> bool:
+        gone = min(stay.left, stay.moved_out)
+        if stay.live <= published < gone - UNDER_WAY - UNNOTICED:
+            return True
         if published > stay.over - UNDER_WAY:
             return False
         spells = self._proxies[stay.proxy]

@@ -173,6 +173,8 @@ class MobilityTrial:
         ledger.left(self.world.now)
         if way < 0.5:
             client.move_out()
+            if random.random() < 0.2:
+                self._burst(name)
         elif way < 0.75:
             node.core.move_in()
             return
