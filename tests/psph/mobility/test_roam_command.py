@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 
 import pytest
 
+from psph import cli
 from tests.e2e.serving import PSPH
 from tests.psph.mobility.places import TOPIC, give, places, until
 
@@ -26,27 +26,24 @@ HUB = ("--hub", "http://127.0.0.1:9")
         ((TOPIC, *HUB, "--state", "/no/such/directory/state"), "no directory"),
     ],
 )
-def test_bad_usage_is_one_line(arguments, words):
-    ended = subprocess.run([*PSPH, "roam", *arguments], capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert len(ended.stderr.splitlines()) == 1
-    assert words in ended.stderr
+def test_bad_usage_is_one_line(capsys, arguments, words):
+    assert cli.run(["roam", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert words in error
 
 
-def test_what_cannot_work_is_one_line_as_well(tmp_path):
+def test_what_cannot_work_is_one_line_as_well(capsys, tmp_path):
     (tmp_path / "state").write_text("not a database, and long enough to be taken for one" * 20)
-    for arguments in (("--state", tmp_path / "state"), ("--token-file", tmp_path / "missing")):
-        ended = subprocess.run(
-            [*PSPH, "roam", TOPIC, *HUB, *arguments], capture_output=True, text=True, check=False
-        )
-        assert ended.returncode == 1
-        assert len(ended.stderr.splitlines()) == 1
-    ended = subprocess.run(
-        [*PSPH, "mobility", "status", "--node", "127.0.0.1:9"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 1
-    assert "no answer" in ended.stderr
+    for arguments, words in (
+        (["roam", TOPIC, *HUB, "--state", str(tmp_path / "state")], "cannot be used for storage"),
+        (["roam", TOPIC, *HUB, "--token-file", str(tmp_path / "missing")], "no admin token"),
+        (["mobility", "status", "--node", "127.0.0.1:9"], "no answer"),
+    ):
+        assert cli.run(arguments) == 1
+        error = capsys.readouterr().err
+        assert len(error.splitlines()) == 1
+        assert words in error
 
 
 async def roam(*arguments):
