@@ -70,9 +70,7 @@ async def _run(rounds: Sequence[tuple[int, float, int]], gap: float) -> dict[str
             try:
                 from bench.handoff_brokers import at_brokers
             except ImportError:
-                notes.append(
-                    "paho-mqtt is not installed: brokers are left out"
-                )
+                notes.append("paho-mqtt is not installed: brokers are left out")
             else:
                 sides |= await at_brokers(stack, directory)
         count = 0

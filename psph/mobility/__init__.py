@@ -17,7 +17,8 @@ At a client:
 
 At an MQTT broker:
 
-* `mqtt`: brokers as a pub/sub system that clients move in; `mqtt_connection` under it;
+* `mqtt`: brokers as a pub/sub system that clients move in, with `mqtt_connection` and, for the
+  order of messages, `mqtt_stream`;
 * `mqtt_entrance`: Positions for what publishers send that know nothing of them;
 * `mqtt_proxy`: puts them together.
 

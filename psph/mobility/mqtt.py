@@ -23,6 +23,7 @@ from mobility.port import After, Listener, Message
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Environment
 from psph.mobility.mqtt_connection import Connection, Received
+from psph.mobility.mqtt_stream import Stream
 
 SETTINGS = ClientSettings(batch=256 << 10, retry_first=3 * SECOND)
 """For clients at brokers, which carry messages of any size and lose none while they run: ask for
@@ -53,13 +54,18 @@ class _Topic:
 
     name: str
     listeners: dict[_Subscription, Listener] = field(default_factory=dict)
-    heads: dict[PublisherId, Position] = field(default_factory=dict)
+    streams: dict[PublisherId, Stream] = field(default_factory=dict)
     effective: bool = False
 
     def begin(self, subscription: _Subscription) -> None:
         listener = self.listeners.get(subscription)
         if listener is not None and self.effective:
-            listener.subscribed(self.name, tuple(self.heads.values()))
+            heads = [stream.last for stream in self.streams.values()]
+            listener.subscribed(self.name, tuple(head for head in heads if head is not None))
+
+    def deliver(self, position: Position | None, message: Message) -> None:
+        for listener in list(self.listeners.values()):
+            listener.deliver(self.name, position, message)
 
 
 @dataclass(slots=True, eq=False)
@@ -173,20 +179,21 @@ class MqttPubSub:
 
     def _deliver(self, there: _Topic, stream: str, message: Received) -> None:
         body = Message(message.body, message.pairs.get(KIND, ""))
-        position = None
-        if stream != NO_PUBLISHER:
-            try:
-                position = Position.parse(message.pairs.get(POSITION, ""))
-            except InvalidPosition:
-                return  # no stream of the topic, but a topic below it
-            if str(position.publisher) != stream:
-                return
-            known = there.heads.get(position.publisher)
-            if known is None or position > known:
-                there.heads[position.publisher] = position
-        if not message.retained:
-            for listener in list(there.listeners.values()):
-                listener.deliver(there.name, position, body)
+        if stream == NO_PUBLISHER:
+            there.deliver(None, body)
+            return
+        try:
+            position = Position.parse(message.pairs.get(POSITION, ""))
+        except InvalidPosition:
+            return  # no stream of the topic, but a topic below it
+        if str(position.publisher) == stream:
+            found = there.streams.get(position.publisher)
+            if found is None:
+                found = there.streams[position.publisher] = Stream(self.env, there.deliver)
+            if message.retained:
+                found.note(position)
+            else:
+                found.offer(position, body)
 
 
 class MqttAccessPoint(MqttPubSub):

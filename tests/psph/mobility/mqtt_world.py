@@ -48,18 +48,18 @@ class World:
         self._directory = directory
         self._entrance = [word for topic in entrance for word in ("--entrance", topic)]
         self._proxies = {}
-        self._stack = AsyncExitStack()
 
     async def __aenter__(self):
-        await self._stack.__aenter__()
-        self._stack.callback(self.brokers.stop)
-        for name in "AB":
-            self.brokers.start(name)
-        self._stack.callback(lambda: [self.kill_proxy(name) for name in list(self._proxies)])
-        for name in "AB":
-            self.start_proxy(name)
-        for name in "AB":
-            await self.proxy_ready(name)
+        async with AsyncExitStack() as stack:  # left at once if something does not come up
+            stack.callback(self.brokers.stop)
+            for name in "AB":
+                self.brokers.start(name)
+            stack.callback(lambda: [self.kill_proxy(name) for name in list(self._proxies)])
+            for name in "AB":
+                self.start_proxy(name)
+            for name in "AB":
+                await self.proxy_ready(name)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *about):
