@@ -39,13 +39,17 @@ export class Link {
     });
   }
 
-  // Stream a topic after Positions (null: from now on). Handlers: update, gap, base; with the data.
+  // Stream a topic after Positions (null: from now on). Handlers: update and gap get the data, base
+  // the Positions after which everything comes, or has come; none, where the hub cannot tell.
   stream(topic, places, { update, gap, base }) {
     const after = places === null ? "now" : places.join(",");
     const query = new URLSearchParams({ topic, after, base: "event", content: "whole" });
     const parsed = (handler) => (data) => handler(JSON.parse(data));
     this.#listen(`/stream?${query}`, {
-      message: parsed(update), gap: parsed(gap), base: parsed(base),
+      message: parsed(update),
+      gap: parsed(gap),
+      // It is said when the hub has caught up: what is newer than `places` was sent before it.
+      base: parsed((data) => base(data.base.length && places !== null ? places : data.base)),
     });
   }
 

@@ -149,9 +149,9 @@ export class Roamer {
             flow.offer(parsePosition(position), { kind, body: bytes(body) }, true)),
         gap: ({ resumes }) =>
           this.#heard(flow, move, () => flow.missing(parsePosition(resumes))),
-        base: ({ base }) =>
+        base: (positions) =>
           this.#heard(flow, move, () => {
-            flow.subscribed(base.map(parsePosition));
+            flow.subscribed(positions.map(parsePosition));
             this.#note(flow);
           }),
       });
