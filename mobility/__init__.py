@@ -4,8 +4,9 @@ Cores without I/O, in reading order:
 
 * `port`: all that is known of a pub/sub system; `service`: what a client may ask for;
 * `identity`, `messages`: who is who, and what is said;
-* `client`, with `merging` (the merge queue), `collecting`, `calls`, `memory`, `outgoing`, `events`;
-* `proxy`, with `handler` and `buffer`;
+* `client`, with `arrival` (a move-in: `collecting`, and `merging`, the merge queue), `attendance`,
+  `debts`, `memory`, `calls`, `outgoing`, `events`;
+* `proxy`, with `stays`, `handler`, `buffer`, `claims` and `relaying`;
 * `settings`, `tracing`;
 * `suite`: the fault schedules, with a pub/sub system of their own.
 

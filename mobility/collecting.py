@@ -46,7 +46,7 @@ class Collector:
         self.heard_at = client.env.now()
         """When the proxy last answered, or the client came."""
         self.empty_at: int | None = None
-        """When it was asked that last had nothing more to say; None while there is more."""
+        """When it was asked what it answered with all that it had; None while there is more."""
         self._asked_at = 0
         self._client = client
         self._stop = stop
@@ -105,7 +105,7 @@ class Collector:
         elif answer.dropped:
             self.reason = "quota"
         self.heard_at = env.now()
-        self.empty_at = None if answer.items or answer.more else self._asked_at
+        self.empty_at = None if answer.more else self._asked_at
         self.bytes += sum(len(item.body or b"") for item in answer.items)
         self.exhausted = not answer.more
         if answer.items and answer.more:

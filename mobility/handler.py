@@ -25,6 +25,7 @@ from mobility.identity import Claim
 from mobility.merging import furthest
 from mobility.messages import Batch, Fetch, Item, Places, State, Topics, read_places, write_places
 from mobility.port import After, Message, Subscription
+from mobility.relaying import Asker
 from mobility.service import Mode, Service, ping_topic, pong_topic
 from psirp_sim.runtime.environment import Environment, Timer
 
@@ -74,6 +75,9 @@ class Handler:
         self.timer: Timer | None = None
         """Until it has vanished, or is expired, or is forgotten."""
         self.on_effective: Callable[[], None] | None = None
+        self.to_welcome: Asker | None = None
+        self.to_dismiss: Asker | None = None
+        """Who waits for every subscription to be in effect."""
         self._subscriptions: dict[str, Subscription] = {}
         self._pending: set[str] = set()
         """Topics whose subscription is not in effect yet."""

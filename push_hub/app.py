@@ -187,7 +187,7 @@ async def post_content(request: web.Request) -> web.Response:
     """Content from its publisher: POST /publish?topic=URL with a bearer token."""
     hub = request.app[HUB]
     topic = web_topic(request.query.get("topic", ""), "topic")
-    if not _may_publish(hub, topic, request.headers.get("Authorization", "")):
+    if not may_publish(hub, topic, request.headers.get("Authorization", "")):
         text = "a token for this topic is needed: send Authorization: Bearer TOKEN\n"
         return web.Response(status=401, text=text, headers={"WWW-Authenticate": "Bearer"})
     if not hub.settings.serves_host(topic.host):
@@ -201,7 +201,7 @@ async def post_content(request: web.Request) -> web.Response:
     return web.json_response({"position": str(recorded.update.position)}, status=201)
 
 
-def _may_publish(hub: Hub, topic: Topic, header: str) -> bool:
+def may_publish(hub: Hub, topic: Topic, header: str) -> bool:
     """Compares every token, in constant time each."""
     given = header.encode(errors="replace")
     allowed = False

@@ -216,7 +216,7 @@ class MobilityTrial:
         for client in self.clients:
             for _ in range(random.randint(1, 5)):
                 self.world.engine.at(random.randrange(self.duration), self._move, client)
-            for _ in range(random.choice([0, 0, 3])):
+            for _ in range(random.choice([0, 2, 6])):
                 moment, topic = random.randrange(self.duration), random.choice(topics)
                 self.world.engine.at(moment, self._let_publish, client, topic)
 
@@ -310,7 +310,36 @@ class MobilityTrial:
             self._loses("hearing", lambda name, proxy: [(proxy, name)]),
             self._loses("voice", lambda name, proxy: [(name, proxy)]),
         ]
-        return [self._noting(kind) for kind in kinds]
+        return [*map(self._noting, kinds), self._crash_with_something_kept()]
+
+    def _crash_with_something_kept(self) -> FaultKind:
+        """A proxy dies with buffers, or a client with what it has yet to publish."""
+        down = Held(self.world.crash, self.world.restart)
+        crashed: dict[str, list[str]] = {}
+
+        def kept(name: str) -> int:
+            core = self.world.nodes[name].core
+            if isinstance(core, ProxyNode):
+                away = [each for each in core.proxy.handlers.values() if each.state == "away"]
+                return sum(len(each.buffer) > 2 for each in away)
+            return len(core.client.outgoing) if isinstance(core, ClientNode) else 0
+
+        def at_stake(who: str) -> int:
+            return max(map(kept, getattr(self, who)))
+
+        def begin(who: str) -> None:
+            name = max(getattr(self, who), key=kept)
+            crashed.setdefault(who, []).append(name)
+            self._fails(name)
+            down.begin(name)
+
+        def end(who: str) -> None:
+            name = crashed[who].pop(0)
+            self._works(name)
+            down.end(name)
+
+        who = ["proxies", "clients"]
+        return FaultKind("crash-with-buffer", who, begin, end, at_stake, at_stake, aimed=True)
 
     def _loses(self, what: str, which: Callable[[str, str], list[tuple[str, str]]]) -> FaultKind:
         """A client loses the proxy it is at, in the middle of something."""
@@ -344,18 +373,24 @@ class MobilityTrial:
 
         def begin(target: str) -> None:
             for name in self._relying_on(target):
-                self._failing[name] += 1
-                for client in self.clients:
-                    if client == name or name in self._visited[client]:
-                        self.hurt(client)
+                self._fails(name)
             kind.begin(target)
 
         def end(target: str) -> None:
             for name in self._relying_on(target):
-                self._failing[name] -= 1
+                self._works(name)
             kind.end(target)
 
         return replace(kind, begin=begin, end=end)
+
+    def _fails(self, name: str) -> None:
+        self._failing[name] += 1
+        for client in self.clients:
+            if client == name or name in self._visited[client]:
+                self.hurt(client)
+
+    def _works(self, name: str) -> None:
+        self._failing[name] -= 1
 
     def _relying_on(self, target: str) -> list[str]:
         """A node relies on itself, a client on its links; between proxies only time is lost."""

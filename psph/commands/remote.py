@@ -34,12 +34,16 @@ def get(node: str, path: str, seconds: float = 10) -> HTTPResponse:
 
 def post(node: str, path: str, token_file: Path, seconds: float = 10) -> HTTPResponse:
     """POST to a node's admin port with its token; every failure is one sentence."""
+    headers = {"Authorization": f"Bearer {read_token(token_file)}"}
+    return _ask(node, Request(_url(node, path), method="POST", headers=headers), seconds)
+
+
+def read_token(token_file: Path) -> str:
+    """The token in a file; one sentence when there is none."""
     try:
-        token = token_file.read_text().strip()
-        headers = {"Authorization": f"Bearer {token.encode('ascii').decode()}"}
+        return token_file.read_text().strip().encode("ascii").decode()
     except (OSError, UnicodeError) as error:
         raise PsphError(f"{token_file} has no admin token: {error}") from error
-    return _ask(node, Request(_url(node, path), method="POST", headers=headers), seconds)
 
 
 def _url(node: str, path: str) -> str:

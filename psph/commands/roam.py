@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -12,12 +14,17 @@ from typing import TYPE_CHECKING
 import click
 
 from identifiers import InvalidTopic, identify
+from mobility import OutgoingFull
 from psph.commands import following
+from psph.commands.remote import read_token
 from psph.errors import PsphError
 
 if TYPE_CHECKING:
     from mobility import ClientSettings, Gap, MovedIn, MovedOut, Reset, Superseded, Update
     from psph.mobility.moving import Mover
+    from psph.mobility.roamer import Roamer
+
+_LONGEST_LINE = 1 << 20
 
 
 @click.command(short_help="Follow topics while moving between hubs.")
@@ -62,6 +69,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="How many messages of a topic they shall keep.",
 )
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The token that lets the client publish at a topic's own hub.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, moves included.")
 def roam(
     topics: tuple[str, ...],
@@ -73,6 +85,7 @@ def roam(
     monitor: bool,
     keep: float,
     quota: int,
+    token_file: Path | None,
     as_json: bool,
 ) -> None:
     """Follow TOPICs at one hub after the other, and print each update once, in order.
@@ -80,12 +93,13 @@ def roam(
     The client moves when its hub dies, with --every in turn, and with --monitor when the host's
     network changes or another hub answers clearly faster. Lines on standard input move it as
     well: `move`, `move URL`, `out` and `quit`. What reads the output knows nothing of all that.
+
+    A line `publish TOPIC TEXT` publishes once, in order, from wherever the client is next.
     """
     for topic in topics:
-        try:
-            identify(topic)
-        except InvalidTopic as error:
-            raise click.UsageError(f"TOPIC: {error}") from None
+        following.web_url(topic, "TOPIC")
+    if len({identify(topic).canonical for topic in topics}) < len(topics):
+        raise click.UsageError("TOPIC: the same one is named twice")
     for hub in hubs:
         following.web_url(hub, "--hub")
     if state is not None and not state.parent.is_dir():
@@ -94,7 +108,8 @@ def roam(
 
     settings = ClientSettings(service=Service(keep=keep, topic=Quota(messages=quota)))
     screen = Screen(as_json, count)
-    following.run(_roam(topics, hubs, every, timeout, state, monitor, settings, screen))
+    token = "" if token_file is None else read_token(token_file)
+    following.run(_roam(topics, hubs, every, timeout, state, monitor, settings, token, screen))
     if count is not None and screen.updates < count:
         raise PsphError(f"{screen.updates} of {count} updates came within {timeout:g} s")
 
@@ -107,6 +122,7 @@ async def _roam(
     state: Path | None,
     monitor: bool,
     settings: ClientSettings,
+    token: str,
     screen: Screen,
 ) -> None:
     from psirp_sim.runtime.sqlite_storage import StorageError
@@ -124,21 +140,19 @@ async def _roam(
     try:
         async with Roamer(
             topics, consume=screen.consume, notice=screen.notice, lost=lost, state=state,
-            settings=settings,
+            settings=settings, token=token,
         ) as roamer:  # fmt: skip
             mover = Mover(
                 roamer, hubs, every=every, monitor=1.0 if monitor else None, told=screen.tell
             )
             movers.append(mover)
             tasks = [asyncio.create_task(mover.run()), asyncio.create_task(screen.done.wait())]
-            reading = _read_commands(mover, screen)
             try:
-                await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                with Commands(mover, roamer, screen):
+                    await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
                 if tasks[0].done():
                     tasks[0].result()
             finally:
-                if reading:
-                    loop.remove_reader(sys.stdin)
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
@@ -147,29 +161,48 @@ async def _roam(
         raise PsphError(str(error)) from None
 
 
-def _read_commands(mover: Mover, screen: Screen) -> bool:
-    """Lines on standard input, where it can be waited for; whether it is."""
+class Commands:
+    """Lines on standard input, where it can be waited for."""
 
-    def line() -> None:
-        words = sys.stdin.readline()
-        if not words:
-            asyncio.get_running_loop().remove_reader(sys.stdin)
-            return
-        command, _, where = words.strip().partition(" ")
+    def __init__(self, mover: Mover, roamer: Roamer, screen: Screen) -> None:
+        self._mover, self._roamer, self._screen = mover, roamer, screen
+        self._rest = b""
+
+    def __enter__(self) -> None:
+        with contextlib.suppress(OSError, ValueError, NotImplementedError):  # a file, or nothing
+            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError, ValueError, NotImplementedError):
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+
+    def _read(self) -> None:
+        chunk = os.read(sys.stdin.fileno(), 65_536)
+        if not chunk:
+            self.__exit__()
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            self._command(line.decode(errors="replace").strip())
+        self._rest = self._rest[:_LONGEST_LINE]
+
+    def _command(self, line: str) -> None:
+        command, _, more = line.partition(" ")
         if command == "move":
-            mover.move(where or None)
+            self._mover.move(more or None)
         elif command == "out":
-            mover.leave()
+            self._mover.leave()
+        elif command == "publish":
+            topic, _, text = more.partition(" ")
+            try:
+                identify(topic)
+                self._roamer.publish(topic, text.encode(), "text/plain")
+            except (InvalidTopic, OutgoingFull) as error:
+                self._screen.tell(f"publish: {error}")
         elif command == "quit":
-            screen.done.set()
+            self._screen.done.set()
         elif command:
-            screen.tell(f"{command[:40]!r} is no command: write move, move URL, out or quit")
-
-    try:
-        asyncio.get_running_loop().add_reader(sys.stdin, line)
-    except (OSError, ValueError, NotImplementedError):
-        return False  # a file, or nothing
-    return True
+            known = "move, move URL, out, publish TOPIC TEXT or quit"
+            self._screen.tell(f"{command[:40]!r} is no command: write {known}")
 
 
 class Screen:

@@ -13,6 +13,8 @@ from psph.mobility.roamer import HubUnusable, Roamer
 
 _FIRST_RETRY, _LONGEST_RETRY = 0.2, 5.0
 """Seconds between attempts while no hub can be used."""
+_SHORT = 2.0
+"""Seconds within which a hub that is lost was no good to begin with."""
 _TOLD = 1.0
 """Seconds that a hub may take to say that it has taken over."""
 
@@ -49,6 +51,9 @@ class Mover:
         self._told = told
         self._wishes: asyncio.Queue[Wish] = asyncio.Queue()
         self._at = -1
+        self._moved_at = -_SHORT
+        self._short = 0
+        """Stays that ended at once, one after the other."""
         self._monitor: HostMonitor | None = None
         self._look = monitor
         if monitor is not None:
@@ -92,6 +97,8 @@ class Mover:
             await asyncio.gather(watching, return_exceptions=True)
 
     async def _go(self, wish: Wish) -> None:
+        if wish.away:
+            await self._calm_down()
         pause = _FIRST_RETRY
         tried = 0
         while True:
@@ -110,10 +117,20 @@ class Mover:
             if hub in self._hubs:
                 self._at = self._hubs.index(hub)
             self._told(f"moving to {hub}: {wish.reason}")
-            # Wishes about the place it has just left are of no interest any more.
-            while not self._wishes.empty() and self._wishes.get_nowait():
-                pass
+            self._moved_at = asyncio.get_running_loop().time()
+            # That the place it has just left is gone is of no interest any more.
+            kept = [self._wishes.get_nowait() for _ in range(self._wishes.qsize())]
+            for each in kept:
+                if not each.away:
+                    self._wishes.put_nowait(each)
             return
+
+    async def _calm_down(self) -> None:
+        """Hubs that answer and then end what they begin are not tried as fast as they answer."""
+        soon = asyncio.get_running_loop().time() < self._moved_at + _SHORT
+        self._short = self._short + 1 if soon else 0
+        if self._short:
+            await asyncio.sleep(min(_FIRST_RETRY * 2 ** (self._short - 1), _LONGEST_RETRY))
 
     def _next(self, away: bool) -> str:
         if away and self._monitor is not None:

@@ -16,6 +16,7 @@ from psirp_sim.runtime.linkless import LinklessNode
 from psph.configuration.mobility import MobilityConfiguration
 from psph.mobility.hub_port import HubPort
 from psph.mobility.peers import KnownProxies, Peers
+from psph.mobility.publish_routes import PublishRoutes
 from psph.mobility.routes import Routes
 from psph.mobility.sessions import PEER, Session, Sessions
 from push_hub.addresses import AddressPolicy, parse_networks
@@ -67,6 +68,8 @@ class RunningProxy:
         name = base_url(public_url) or public_url.rstrip("/")
         self.routes = Routes(name, self.sessions, self.settings, self._receive)
         self.routes.add(app)
+        self.publish_routes = PublishRoutes(name, self._records)
+        self.publish_routes.add(app)
         self.name = name
         app.cleanup_ctx.append(self._run)
         app.on_shutdown.append(self._close)
@@ -82,6 +85,7 @@ class RunningProxy:
         )
         self.peers = Peers(session, known, LARGEST, self.name)
         self.peers.answered = self._receive
+        self.publish_routes.session = session
         port = HubPort(hub, self._history)
         async with self._node as node:
             core = node.run(
@@ -100,7 +104,7 @@ class RunningProxy:
             try:
                 yield
             finally:
-                self.core = None
+                self.core = self.publish_routes.session = None
                 await self.peers.stop()
         await port.stop()
 

@@ -22,6 +22,7 @@ from typing import Self
 import aiohttp
 import msgspec
 
+from identifiers import identify
 from mobility import (
     SECRET_BYTES,
     ClientSettings,
@@ -81,9 +82,13 @@ class Roamer:
         settings: ClientSettings | None = None,
         token: str = "",
     ) -> None:
-        """`notice` hears of moves; `lost`, with the reason, that the hub is gone: the client is
+        """InvalidTopic or ValueError for topics that are none, or one twice.
+
+        `notice` hears of moves; `lost`, with the reason, that the hub is gone: the client is
         nowhere then until it is moved. `token` is what hubs want to see before they publish."""
         self._topics = tuple(topics)
+        if len({identify(each).canonical for each in self._topics}) < len(self._topics):
+            raise ValueError("the same topic is named twice")
         self._consume = consume
         self._notice = notice
         self._lost = lost
@@ -92,6 +97,8 @@ class Roamer:
         self._node = _Node("roam", storage=state)
         self._names: dict[str, str] = {}
         self._urls: dict[str, str] = {}
+        self._doubtful: set[str] = set()
+        """Hubs that were lost: they are asked before the client notes another stay there."""
         self._changed = asyncio.Event()
         self.client: MobileClient
         self.hub = ""
@@ -152,9 +159,12 @@ class Roamer:
         url = base_url(hub.removesuffix("/").removesuffix("/hub"))
         if url is None:
             raise HubUnusable(f"{hub[:100]!r} is no URL of a hub: write http://HOST:PORT")
-        if url not in self._names:
-            self._names[url] = await self.ask(url)
-            self._node.storage.write({_NAME + url.encode(): self._names[url].encode()})
+        if url not in self._names or url in self._doubtful:
+            name = await self.ask(url)
+            self._doubtful.discard(url)
+            if self._names.get(url) != name:
+                self._names[url] = name
+                self._node.storage.write({_NAME + url.encode(): name.encode()})
         name = self._names[url]
         self._urls[name] = self.hub = url
         self._node.call_core(self.client.move_in, name)
@@ -213,6 +223,7 @@ class Roamer:
         self._notice(notice)
 
     def _broken(self, reason: str) -> None:
+        self._doubtful.add(self.hub)
         self._node.call_core(self.client.connection_lost)
         self._changed.set()
         self._lost(reason)

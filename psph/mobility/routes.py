@@ -1,4 +1,4 @@
-"""The endpoints of a mobility proxy: docs/mobility.md says how to use them.
+"""The endpoints of a mobility proxy: docs/roaming.md says how to use them.
 
 GET  /mobility              who this proxy is
 GET  /mobility/stream       what it says to a session, as Server-Sent Events

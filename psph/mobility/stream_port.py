@@ -8,50 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from urllib.parse import urlencode
 
 import aiohttp
-import msgspec
 
-from identifiers import InvalidPosition, Position
+from identifiers import Position
 from mobility import After, Listener, Message
-from psph.mobility.event_reading import Ended, read_events
-from psph.mobility.hub_port import kind_of
 from psph.mobility.link import ProxyLink
 from psph.mobility.publishing import Publishing
-from push_hub.event_stream import BadEvent, ReadEvent
-from push_hub.stream_events import StreamGap, StreamUpdate, read_stream_event
+from psph.mobility.topic_stream import Guard, StreamSubscription, TopicStream
 
-_SILENCE = 45.0
-"""Seconds: a hub says every fifteen that it is there."""
 _LONGEST_QUERY = 6_000
 _MOST_TOPICS = 100
-
-Guard = Callable[..., None]
-"""Calls a core with some arguments."""
-
-
-class _Base(msgspec.Struct):
-    topic: str
-    base: list[str]
-
-
-class StreamSubscription:
-    """One topic of one listener."""
-
-    def __init__(self, topic: str, after: After, listener: Listener) -> None:
-        self.topic = topic
-        self.after = after
-        self.listener = listener
-        self.over = False
-
-    def cancel(self) -> None:
-        self.over = True
-
-    @property
-    def query(self) -> str:
-        after = "now" if self.after is None else ",".join(map(str, self.after[-64:]))
-        return urlencode([("topic", self.topic), ("after", after)])
 
 
 class StreamAccess:
@@ -139,36 +106,5 @@ class StreamAccess:
             task.add_done_callback(self._tasks.discard)
 
     async def _read(self, url: str, subscriptions: list[StreamSubscription]) -> None:
-        query = "&".join(each.query for each in subscriptions)
-        by_topic = {each.topic: each for each in subscriptions}
-        address = f"{url}/stream?base=event&content=whole&{query}"
-        try:
-            async for event in read_events(self._session, address, _SILENCE):
-                self._heard(event, by_topic)
-        except Ended as end:
-            self._broken(str(end))
-        except (BadEvent, msgspec.MsgspecError, InvalidPosition) as error:
-            self._broken(f"it sent what makes no sense: {error}")
-
-    def _heard(self, event: ReadEvent, by_topic: dict[str, StreamSubscription]) -> None:
-        if event.kind == "base":
-            told = msgspec.json.decode(event.data, type=_Base)
-            base: After = tuple(map(Position.parse, told.base)) or None
-            found = by_topic.get(told.topic)
-            if found is None or found.over:
-                return
-            if base is not None and found.after is not None:
-                base = found.after  # what is newer has been delivered already
-            self._guard(found.listener.subscribed, told.topic, base)
-            return
-        said = read_stream_event(event)
-        found = None if said is None else by_topic.get(said.topic)
-        if said is None or found is None or found.over:
-            return
-        if isinstance(said, StreamUpdate):
-            message = Message(said.content, kind_of(said.content_type))
-            self._guard(found.listener.deliver, said.topic, said.position, message)
-        elif isinstance(said, StreamGap):
-            last = said.resumes
-            before = Position(last.publisher, last.epoch, last.version - 1)
-            self._guard(found.listener.gap, said.topic, said.after.next(), before)
+        stream = TopicStream(subscriptions, self._guard)
+        self._broken(await stream.read(self._session, url))

@@ -8,15 +8,21 @@ PSPH_LONG_MOVES set it is 5,000 updates, which is what .ci/run does.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
+import subprocess
 import time
+import urllib.request
 
 import aiohttp
+import pyarrow.parquet
 import pytest
 
+from bootstrap import Resolver
+from psph.mobility.peers import KnownProxies
 from tests.e2e.domains import PSPH, Domains, Psph
-from tests.e2e.node_process import PATIENCE
+from tests.e2e.node_process import PATIENCE, eventually
 
 A, B = "site-a.test", "site-b.test"
 PLACES = tuple(f"{number}.{A}" for number in ("one", "two", "three"))
@@ -30,7 +36,10 @@ def world(tmp_path_factory):
     # One of them keeps buffers though the history would do: clients collect from it.
     one, two, three = PLACES
     psphs = [Psph(A, one, mobility="buffer = true"), Psph(A, two), Psph(A, three), B]
-    with Domains(tmp_path_factory.mktemp("moving"), psphs, nodes=4, linger=5.0) as domains:
+    with Domains(
+        tmp_path_factory.mktemp("moving"), psphs, nodes=3, linger=5.0,
+        traces="rotate_seconds = 1.0",
+    ) as domains:  # fmt: skip
         domains.start()
         yield domains
 
@@ -168,3 +177,95 @@ def test_nothing_is_lost_or_doubled_while_the_proxy_just_left_is_killed(world, t
     assert not roaming.of("reset")
     moves = len(roaming.of("moved_in"))
     print(f"{published} updates in {took:.1f} s, {moves} move-ins, {kills} kills")
+
+
+@pytest.mark.timeout(300)
+def test_a_moving_publisher_is_heard_once_and_in_order(world, tmp_path):
+    """Through three PSPHs in turn, to the topic's own hub, of which the client knows nothing."""
+    topic, count = f"http://news.{B}/from-a-train", 150
+    token = world.proxies[B].directory / "data" / "admin-token"
+
+    async def heard(session):
+        numbers = []
+        async with session.get(f"{world.hub(B)}/stream", params={"topic": topic}) as stream:
+            async for line in stream.content:
+                if line.startswith(b"data: {"):
+                    body = json.loads(line.removeprefix(b"data: "))["body_b64"]
+                    numbers.append(int(base64.b64decode(body)))
+                    if numbers[-1] == count:
+                        break
+        return numbers
+
+    async def main():
+        timeout = aiohttp.ClientTimeout(total=LONG)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            hearing = asyncio.create_task(heard(session))
+            roaming = await roam(world, topic, "--every", 0.7, "--token-file", token)
+            try:
+                for number in range(1, count + 1):
+                    roaming.process.stdin.write(f"publish {topic} {number}\n".encode())
+                    await asyncio.sleep(0.01)
+                reading = asyncio.create_task(roaming.until("moved_in"))
+                numbers = await hearing
+                await reading
+                await roaming.quit()
+            finally:
+                await roaming.end()
+            return numbers, roaming
+
+    numbers, roaming = asyncio.run(main())
+    assert numbers == list(range(1, count + 1))
+    assert len(roaming.of("moved_in")) >= 2
+
+
+def test_a_proxy_is_known_by_the_records_of_its_own_zone(world):
+    port = world.hub_ports[PLACES[0]]
+
+    async def main():
+        async with Resolver([f"127.0.0.1:{world.dns_port}"]) as resolver:
+            known = KnownProxies([world.hub(B)], resolver)
+            assert await known.is_known(f"http://psph.{A}:{port}")
+            assert await known.is_known(world.hub(B))  # configured
+            for stranger in (
+                f"http://psph.{A}:1", f"http://psph.{B}:{port}", f"http://news.{A}:{port}",
+                f"http://psph.{A}:{port}/x", "http://no-such-zone.test:80", world.hub(PLACES[0]),
+            ):  # fmt: skip
+                assert not await known.is_known(stranger)
+                assert not known.may_be(stranger)
+
+    asyncio.run(main())
+
+
+def test_hand_offs_are_in_the_trace_files(world):
+    """Those of the moves above."""
+    wanted = {"move_in_begin", "move_in_end", "move_out"}
+
+    def traced():
+        found = set()
+        for place in PLACES:
+            directory = world.proxies[place].directory / "traces"
+            for path in directory.rglob("*.parquet"):
+                if not path.name.startswith("_"):
+                    table = pyarrow.parquet.read_table(path, columns=["stage", "subscriber"])
+                    found |= {
+                        row["stage"] for row in table.to_pylist() if row["stage"] in wanted
+                        and len(row["subscriber"]) == 64
+                    }  # fmt: skip
+        return found == wanted
+
+    eventually(traced)
+
+
+def test_the_status_of_a_mobility_proxy(world):
+    node = f"127.0.0.1:{world.proxies[PLACES[0]].admin}"
+    shown = subprocess.run(
+        [*PSPH, "mobility", "status", "--node", node], capture_output=True, text=True, check=True
+    )
+    assert world.hub(PLACES[0]) in shown.stdout
+    document = subprocess.run(
+        [*PSPH, "mobility", "status", "--node", node, "--json"], capture_output=True, check=True
+    )
+    assert json.loads(document.stdout)["counters"]["asked"] > 0
+    url = f"http://{node}/metrics"
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+        assert b'psph_mobility_events_total{what="asked"}' in answer.read()

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mobility.messages import (
@@ -153,6 +153,7 @@ def test_too_large_is_not_looked_at():
         read(b"{" * (LARGEST + 1))
 
 
+@settings(max_examples=30)
 @given(st.lists(st.binary(max_size=60) | objects.map(msgspec.msgpack.encode), max_size=5))
 def test_a_core_bears_whatever_it_receives(packets):
     world = World(proxies="a")

@@ -56,17 +56,34 @@ class _PlainAccessPoint(_Plain, SimulatedAccessPoint):
     pass
 
 
+class _Hasty(_Stripped):
+    """Nor when its subscriptions are really in effect."""
+
+    def subscribed(self, topic, base):
+        pass
+
+
+class _HastyAccessPoint(_PlainAccessPoint):
+    """Says at once that a subscription is in effect, as Siena does."""
+
+    def subscribe(self, topic, after, listener):
+        self._env.call_later(0, listener.subscribed, topic, None)
+        return super().subscribe(topic, after, _Hasty(listener))
+
+
 class PlainWorld(World):
     """Subscriptions take up to a second to be in effect."""
 
-    def __init__(self, **kwargs):
+    def __init__(self, hasty=False, **kwargs):
+        self._hasty = hasty
         super().__init__(history=0, slowest=1_000, **kwargs)
 
     def port(self, env):
         return _PlainPort(self.system, env)
 
     def access(self, env):
-        return _PlainAccessPoint(self.system, env, lambda: None, {})
+        kind = _HastyAccessPoint if self._hasty else _PlainAccessPoint
+        return kind(self.system, env, lambda: None, {})
 
     def bodies(self):
         return [int(event.message.body) for event in self.events["client"]]
@@ -74,7 +91,7 @@ class PlainWorld(World):
 
 def walk(mode, seed):
     """One hand-over while something is published every 20 ms."""
-    world = PlainWorld(seed=seed)
+    world = PlainWorld(seed=seed, hasty=mode is not Mode.POSITION)
     client = world.add(
         service=Service(mode=mode), delay=1_500 * MILLISECOND, ping=100 * MILLISECOND
     )
@@ -106,6 +123,19 @@ def test_without_the_service_all_of_the_time_away_is_lost():
 def test_basic_loses_what_is_published_while_subscriptions_spread():
     losses = [lost_and_doubled(walk(Mode.BASIC, seed))[0] for seed in range(4)]
     assert any(0 < lost < 100 for lost in losses)
+
+
+def test_basic_loses_nothing_where_a_subscription_is_in_effect_when_it_says_so():
+    world = PlainWorld()
+    client = world.add(service=Service(mode=Mode.BASIC))
+    client.move_in("a")
+    world.run(3_000)
+    client.move_out()
+    world.publish(100, every=20)
+    client.move_in("b")
+    world.publish(100, every=20)
+    world.run(3_000)
+    assert set(world.bodies()) == set(range(1, 201))
 
 
 @pytest.mark.parametrize("mode", [Mode.PING, Mode.DELAY])

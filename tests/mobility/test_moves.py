@@ -157,7 +157,7 @@ def test_nobody_collects_with_another_secret():
     world.run(200)
     world.publish(5)
     thief = world.add("thief", secret=b"t" * 32)
-    thief._claimed = client._claimed  # knows everything but the secret
+    thief._debts.claimed = client._debts.claimed  # knows everything but the secret
     thief.move_in("b")
     world.run(1_500)
     assert world.versions("thief") == []

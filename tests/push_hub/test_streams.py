@@ -47,9 +47,9 @@ class Browser:
 
 
 @asynccontextmanager
-async def browser(w, *topics, last_event_id=None, after=()):
+async def browser(w, *topics, last_event_id=None, after=(), base=""):
     params = [("topic", each) for each in topics or (TOPIC,)]
-    params += [("after", each) for each in after]
+    params += [("after", each) for each in after] + [("base", base)] * bool(base)
     headers = {"Last-Event-ID": last_event_id} if last_event_id else {}
     async with w.client.get(f"{w.hub_url}/stream", params=params, headers=headers) as response:
         assert response.status == 200, await response.text()
@@ -151,6 +151,28 @@ def test_many_topics_in_one_stream(tmp_path):
                 seen = [((e := await b.event()).data["topic"], e.id) for _ in range(3)]
                 assert {(TOPIC, a2), (OTHER, b2)} <= set(seen)
             assert a1 == b1  # versions count per topic
+
+    run(main())
+
+
+def test_who_counts_versions_is_told_where_a_stream_has_caught_up(tmp_path):
+    async def main():
+        async with world(tmp_path) as w:
+            first, second, third = [await publish(w, b"%d" % n) for n in range(3)]
+            async with browser(w, TOPIC, OTHER, after=["now", "now"], base="event") as b:
+                told = [await b.event(), await b.event()]
+                assert [each.kind for each in told] == ["base", "base"]
+                assert told[0].data == {"topic": TOPIC, "base": [third]}
+                assert told[1].data == {"topic": OTHER, "base": []}  # nothing is known of it
+                fourth = await publish(w, b"3")
+                assert (await b.event()).id == fourth
+            async with browser(w, after=[second], base="event") as b:
+                assert [(await b.event()).id for _ in range(2)] == [third, fourth]
+                assert (await b.event()).data == {"topic": TOPIC, "base": [fourth]}
+            async with browser(w, after=[""], base="event") as b:
+                found = [(await b.event()).id for _ in range(4)]
+                assert found == [first, second, third, fourth]
+                assert (await b.event()).data["base"] == [fourth]
 
     run(main())
 

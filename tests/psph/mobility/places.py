@@ -25,18 +25,15 @@ LOOPBACK = ["127.0.0.0/8"]
 
 
 class Place:
-    """One hub and its proxy."""
+    """One hub and its proxy, which may be stopped for a while."""
 
     def __init__(self, directory, port, events, options):
         self.url = f"http://127.0.0.1:{port}"
         self.port = port
         self.directory = directory
+        self._events, self._options = events, options
+        self._stack = AsyncExitStack()
         directory.mkdir(exist_ok=True)
-        self.proxy = RunningProxy(
-            MobilityConfiguration(**options),
-            node=directory.name, domain="site-a.test", storage=directory / "mobility.sqlite",
-            trace=events, history=1_024,
-        )  # fmt: skip
 
     @property
     def hub(self):
@@ -49,17 +46,35 @@ class Place:
     def stays(self, state):
         return [each for each in self.core.handlers.values() if each.state == state]
 
-    def serving(self):
-        def make(url):
-            settings = HubSettings(
-                url, follow_after=None, history=1_024,
-                publishers=(Publisher(TOKEN, "http"),), allow_fetch=parse_networks(LOOPBACK),
-            )  # fmt: skip
-            self.app = create_app(settings, self.directory)
-            self.proxy.add(self.app, url)
-            return self.app
+    async def start(self):
+        self.proxy = RunningProxy(
+            MobilityConfiguration(**self._options),
+            node=self.directory.name, domain="site-a.test",
+            storage=self.directory / "mobility.sqlite", trace=self._events, history=1_024,
+        )  # fmt: skip
+        await self._stack.enter_async_context(serving("127.0.0.1", self.port, self._make))
 
-        return serving("127.0.0.1", self.port, make)
+    async def stop(self):
+        await self._stack.aclose()
+
+    @asynccontextmanager
+    async def stopped(self):
+        await self.stop()
+        yield
+        await self.start()
+
+    def _make(self, url):
+        settings = HubSettings(
+            url, follow_after=None, history=1_024,
+            publishers=(Publisher(TOKEN, "http"),), allow_fetch=parse_networks(LOOPBACK),
+        )  # fmt: skip
+        self.app = create_app(settings, self.directory, started=self._started)
+        self.proxy.add(self.app, url)
+        return self.app
+
+    def _started(self, hub):
+        self.published = []
+        hub.listen(lambda update: self.published.append(update.body.decode()))
 
 
 @asynccontextmanager
@@ -77,7 +92,8 @@ async def places(directory, count, events=None, **options):
     ]
     async with AsyncExitStack() as stack:
         for place in made:
-            await stack.enter_async_context(place.serving())
+            await place.start()
+            stack.push_async_callback(place.stop)
         yield made
 
 
@@ -102,8 +118,9 @@ class Relay:
 
     def __init__(self, port):
         self._to = port
-        self._open = asyncio.Event()
+        self._open, self._answers = asyncio.Event(), asyncio.Event()
         self._open.set()
+        self._answers.set()
         self._tasks = set()
 
     async def __aenter__(self):
@@ -120,20 +137,27 @@ class Relay:
 
     def fall_silent(self):
         self._open.clear()
+        self._answers.clear()
+
+    def keep_answers(self):
+        """The hub hears everything, and is not heard."""
+        self._answers.clear()
 
     async def _serve(self, reader, writer):
         there, back = await asyncio.open_connection("127.0.0.1", self._to)
-        for source, sink in ((reader, back), (there, writer)):
-            task = asyncio.create_task(self._pump(source, sink))
+        for source, sink, way in (
+            (reader, back, self._open), (there, writer, self._answers),
+        ):  # fmt: skip
+            task = asyncio.create_task(self._pump(source, sink, way))
             self._tasks.add(task)
 
-    async def _pump(self, source, sink):
+    async def _pump(self, source, sink, way):
         try:
             while chunk := await source.read(65_536):
-                await self._open.wait()
+                await way.wait()
                 sink.write(chunk)
                 await sink.drain()
-            await self._open.wait()
+            await way.wait()
         except ConnectionError:
             pass
         finally:

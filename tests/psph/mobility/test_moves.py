@@ -12,7 +12,7 @@ from mobility import ClientSettings, Gap, Quota, Service, Stage, Superseded, Upd
 from mobility.messages import Batch, Fetch, Heard, MoveIn, Refused, State, Welcome, encode, read
 from psirp_sim.runtime.durations import MILLISECOND
 from psph.mobility.roamer import Roamer
-from tests.psph.mobility.places import TOPIC, Relay, give, places, until
+from tests.psph.mobility.places import TOKEN, TOPIC, Relay, give, places, until
 from traces import Stage as TraceStage
 
 
@@ -59,6 +59,26 @@ def test_a_client_collects_at_one_hub_what_only_the_other_has(tmp_path):
             assert reader.notices[-1].collected >= 3
             assert b.proxy.counters()["relayed"] > 0
             await until(lambda: not a.core.handlers)
+
+    run(main)
+
+
+def test_a_buffer_outlives_the_process_that_keeps_it(tmp_path):
+    async def main():
+        async with places(tmp_path, 2, buffer=True) as (a, b), Reader() as reader:
+            await give((a, b), 1)
+            await reader.move(a.url)
+            await reader.live()
+            await reader.move_out()
+            await give((a,), 2, 3)
+            await until(lambda: len(a.stays("away")[0].buffer) == 2)
+            await give((b,), 4)
+            async with a.stopped():
+                await reader.move(b.url)
+                await until(lambda: b.proxy.counters().get("peers_failed", 0) > 0)
+                assert reader.seen == []  # what is missing may still come
+            await until(lambda: reader.seen == [2, 3, 4])
+            assert not reader.gaps
 
     run(main)
 
@@ -235,6 +255,54 @@ def test_hand_offs_are_traced(tmp_path):
                 TraceStage.MOVE_IN_BEGIN, TraceStage.MOVE_IN_END, TraceStage.MOVE_OUT,
                 TraceStage.MOVE_IN_BEGIN, TraceStage.MOVE_IN_END,
             ]  # fmt: skip
+
+    run(main)
+
+
+def test_a_moving_publisher_keeps_what_it_publishes_and_sends_it_once(tmp_path):
+    """One hub answers, the answer is lost, and the client goes on through a second way to it."""
+
+    async def main():
+        async with (
+            places(tmp_path, 1) as (a,),
+            Relay(a.port) as relay,
+            Reader(token=TOKEN) as client,
+        ):
+            for number in range(3):  # nowhere yet
+                client.publish(TOPIC, b"%d" % number, "text/plain")
+            await until(lambda: client.unsent == 3)
+            await client.move(relay.url)
+            await until(lambda: client.unsent == 0)
+            relay.keep_answers()
+            client.publish(TOPIC, b"3", "text/plain")
+            await until(lambda: "3" in a.published)  # taken, and the client does not know
+            assert client.unsent == 1
+            for number in range(4, 8):
+                client.publish(TOPIC, b"%d" % number, "text/plain")
+            await client.move(a.url)
+            await until(lambda: client.unsent == 0)
+            assert a.published == [str(number) for number in range(8)]
+
+    run(main)
+
+
+def test_only_who_has_the_token_publishes(tmp_path):
+    async def main():
+        async with places(tmp_path, 1) as (a,), aiohttp.ClientSession() as session:
+
+            async def post(**headers):
+                async with session.post(
+                    f"{a.url}/mobility/publish", params={"topic": TOPIC}, data=b"x", headers=headers
+                ) as answer:
+                    return answer.status
+
+            position = f"{'70' * 16}.1.1"
+            right = {"Authorization": f"Bearer {TOKEN}", "Psph-Publication": position}
+            assert await post(**{"Psph-Publication": position}) == 401
+            assert await post(**{**right, "Psph-Publication": "1"}) == 400
+            assert await post(**right) == 201
+            assert await post(**right) == 200
+            assert a.published == ["x"]
 
     run(main)
 

@@ -78,6 +78,23 @@ def test_a_client_whose_hub_dies_goes_to_the_next_that_answers(tmp_path):
     asyncio.run(main())
 
 
+def test_while_no_hub_answers_a_client_waits_and_runs_up_no_debts(tmp_path):
+    async def main():
+        words = []
+        async with places(tmp_path, 1) as (a,), Reader() as reader:
+            await give((a,), 1)
+            async with moving(reader, [a.url], told=words.append):
+                await until(lambda: reader.stage == "live")
+                async with a.stopped():
+                    await until(lambda: sum("does not answer" in each for each in words) >= 3)
+                    assert len(reader.client.debts) <= 2
+                await until(lambda: reader.stage == "live")
+                await give((a,), 2)
+                await until(lambda: reader.seen == [2])
+
+    asyncio.run(main())
+
+
 def test_the_monitor_moves_a_client_when_the_network_changes(tmp_path):
     async def main():
         network = [frozenset({"192.0.2.1"})]

@@ -1,0 +1,90 @@
+"""One connection to `/stream` of a hub: what comes by it goes to the listeners of its topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+
+from identifiers import InvalidPosition, Position
+from mobility import After, Listener, Message
+from psph.mobility.event_reading import Ended, read_events
+from psph.mobility.hub_port import kind_of
+from push_hub.event_stream import BadEvent, ReadEvent
+from push_hub.stream_events import StreamGap, StreamUpdate, read_stream_event
+from push_hub.stream_routes import MAX_POSITIONS, NOW
+
+_SILENCE = 45.0
+"""Seconds: a hub says every fifteen that it is there."""
+
+Guard = Callable[..., None]
+"""Calls a core with some arguments."""
+
+
+class _Base(msgspec.Struct):
+    topic: str
+    base: list[str]
+
+
+class StreamSubscription:
+    """One topic of one listener."""
+
+    def __init__(self, topic: str, after: After, listener: Listener) -> None:
+        self.topic = topic
+        self.after = after
+        self.listener = listener
+        self.over = False
+
+    def cancel(self) -> None:
+        self.over = True
+
+    @property
+    def query(self) -> str:
+        after = NOW if self.after is None else ",".join(map(str, self.after[-MAX_POSITIONS:]))
+        return urlencode([("topic", self.topic), ("after", after)])
+
+
+class TopicStream:
+    """A connection for some subscriptions, of different topics."""
+
+    def __init__(self, subscriptions: list[StreamSubscription], guard: Guard) -> None:
+        self._by_topic = {each.topic: each for each in subscriptions}
+        self._guard = guard
+
+    async def read(self, session: aiohttp.ClientSession, url: str) -> str:
+        """Hand on what comes until it ends; why it did."""
+        query = "&".join(each.query for each in self._by_topic.values())
+        address = f"{url}/stream?base=event&content=whole&{query}"
+        try:
+            async for event in read_events(session, address, _SILENCE):
+                self._heard(event)
+        except Ended as end:
+            return str(end)
+        except (BadEvent, msgspec.MsgspecError, InvalidPosition) as error:
+            return f"it sent what makes no sense: {error}"
+        return "it ended the stream"
+
+    def _heard(self, event: ReadEvent) -> None:
+        if event.kind == "base":
+            told = msgspec.json.decode(event.data, type=_Base)
+            base: After = tuple(map(Position.parse, told.base)) or None
+            found = self._by_topic.get(told.topic)
+            if found is None or found.over:
+                return
+            if base is not None and found.after is not None:
+                base = found.after  # what is newer has been delivered already
+            self._guard(found.listener.subscribed, told.topic, base)
+            return
+        said = read_stream_event(event)
+        found = None if said is None else self._by_topic.get(said.topic)
+        if said is None or found is None or found.over:
+            return
+        if isinstance(said, StreamUpdate):
+            message = Message(said.content, kind_of(said.content_type))
+            self._guard(found.listener.deliver, said.topic, said.position, message)
+        elif isinstance(said, StreamGap):
+            last = said.resumes
+            before = Position(last.publisher, last.epoch, last.version - 1)
+            self._guard(found.listener.gap, said.topic, said.after.next(), before)
