@@ -1,7 +1,8 @@
 // The connection to one hub: its streams of topics, and questions to its mobility proxy.
 //
-// A browser opens six connections to a server of HTTP/1.1: here each topic takes one, the proxy one,
-// and questions at most one. When any of the streams breaks or falls silent the hub counts as gone.
+// A browser opens six connections to a server of HTTP/1.1: here each topic takes one, the proxy
+// one, and questions at most one. When any of the streams breaks, or that of the proxy falls silent,
+// the hub counts as gone.
 
 const SILENT = 3; // heartbeats that may be missing
 const FIRST_RETRY = 1_000;
@@ -53,7 +54,7 @@ export class Link {
     });
   }
 
-  // Ask the proxy, again and again until it answers; for ever pending when the link is closed before.
+  // Ask the proxy again and again until it answers; pending for ever once the link is closed.
   ask(question) {
     const call = (this.#lastCall += 1);
     return new Promise((resolve) => {
