@@ -268,7 +268,8 @@ class MobilityProxy:
         """Who still listens there learns it now, and otherwise when it asks next."""
         if handler.peer:
             refusal = Refused(call=0, code=Code.SUPERSEDED, epoch=claim.epoch, nonce=claim.nonce)
-            self._tell(Asker(handler.peer, 0, False), refusal)
+            # Pages read JSON only, everybody else reads it, too.
+            self._tell(Asker(handler.peer, 0, json=True), refusal)
 
     # Between proxies
 

@@ -8,7 +8,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from demo.guarding import guard, headers, is_loopback
+from demo.guarding import guard, is_loopback
+from demo.guarding import headers as every_answer
 from tests.push_hub.world import served
 
 TOKEN = "a token"
@@ -35,7 +36,7 @@ def ask(token, method="GET", path="/", **headers):
 
     async def main():
         app = web.Application(middlewares=[guard(token)])
-        app.on_response_prepare.append(headers(["http://127.0.0.1:41001"]))
+        app.on_response_prepare.append(every_answer(["http://127.0.0.1:41001"]))
         app.router.add_route("*", "/{path:.*}", _ok)
         async with served(app) as url, aiohttp.ClientSession() as session:
             if headers.get("Origin") == "its own":

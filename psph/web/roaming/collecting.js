@@ -1,4 +1,4 @@
-// Emptying the buffer of an earlier stay: asking its proxy until it has nothing more that is needed.
+// Emptying the buffer of an earlier stay: its proxy is asked until it has nothing that is needed.
 
 const AGAIN = 300; // after a refusal
 const POLL = 200; // until a buffer that did not have what is lacking is asked again

@@ -19,6 +19,8 @@ export const writePosition = ({ publisher, epoch, version }) => `${publisher}.${
 const before = (one, other) =>
   one.epoch < other.epoch || (one.epoch === other.epoch && one.version < other.version);
 
+const order = (one, other) => (before(one, other) ? -1 : 1);
+
 export class Flow {
   #held = new Map(); // by publisher: Map from the text of a Position to [Position, message]
   #goal = new Map(); // by publisher: everything up to there exists
@@ -119,7 +121,9 @@ export class Flow {
   // Everything that directly follows the cursor. Each one yielded has moved the cursor.
   *take() {
     for (const [publisher, held] of this.#held) {
-      for (let next; (next = held.get(this.#next(publisher, held))); ) yield* this.#pass(held, next);
+      for (let next; (next = held.get(this.#next(publisher, held))); ) {
+        yield* this.#pass(held, next);
+      }
     }
   }
 
@@ -127,7 +131,7 @@ export class Flow {
   *flush(reason) {
     for (const publisher of new Set([...this.#held.keys(), ...this.#goal.keys()])) {
       const held = this.#held.get(publisher) ?? new Map();
-      for (const each of [...held.values()].sort(([one], [other]) => (before(one, other) ? -1 : 1))) {
+      for (const each of [...held.values()].sort(([one], [other]) => order(one, other))) {
         yield* this.#hole(each[0], reason);
         yield* this.#pass(held, each);
       }
@@ -164,7 +168,7 @@ export class Flow {
     if (at) return writePosition({ ...at, version: at.version + 1n });
     if (!this.#whole || held.size === 0) return "";
     // The first version of a stream passes at once only if nothing can be before it.
-    const [first] = [...held.values()].map(([each]) => each).sort((a, b) => (before(a, b) ? -1 : 1));
+    const [first] = [...held.values()].map(([each]) => each).sort(order);
     return first.version === 1n ? writePosition(first) : "";
   }
 

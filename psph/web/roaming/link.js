@@ -1,7 +1,8 @@
 // The connection to one hub: its streams of topics, and questions to its mobility proxy.
 //
-// A browser opens six connections to a server of HTTP/1.1: here each topic takes one, the proxy one,
-// and questions at most one. When any of the streams breaks or falls silent the hub counts as gone.
+// A browser opens six connections to a server of HTTP/1.1: here each topic takes one, the proxy
+// one, and questions at most one. When any of the streams breaks, or that of the proxy falls silent,
+// the hub counts as gone.
 
 const SILENT = 3; // heartbeats that may be missing
 const FIRST_RETRY = 1_000;
@@ -39,17 +40,21 @@ export class Link {
     });
   }
 
-  // Stream a topic after Positions (null: from now on). Handlers: update, gap, base; with the data.
+  // Stream a topic after Positions (null: from now on). Handlers: update and gap get the data, base
+  // the Positions after which everything comes, or has come; none, where the hub cannot tell.
   stream(topic, places, { update, gap, base }) {
     const after = places === null ? "now" : places.join(",");
     const query = new URLSearchParams({ topic, after, base: "event", content: "whole" });
     const parsed = (handler) => (data) => handler(JSON.parse(data));
     this.#listen(`/stream?${query}`, {
-      message: parsed(update), gap: parsed(gap), base: parsed(base),
+      message: parsed(update),
+      gap: parsed(gap),
+      // It is said when the hub has caught up: what is newer than `places` was sent before it.
+      base: parsed((data) => base(data.base.length && places !== null ? places : data.base)),
     });
   }
 
-  // Ask the proxy, again and again until it answers; for ever pending when the link is closed before.
+  // Ask the proxy again and again until it answers; pending for ever once the link is closed.
   ask(question) {
     const call = (this.#lastCall += 1);
     return new Promise((resolve) => {

@@ -1,9 +1,9 @@
 // What a client keeps across reloads, in localStorage: its secret, how often it moved, where
-// something may wait for it, its Positions, and what the page made of what it consumed. The last two
-// are written in one item, so that a page closed at any moment finds them in step.
+// something may wait for it, its Positions, and what the page made of what it consumed. The last
+// two are written in one item, so that a page closed at any moment finds them in step.
 //
-// The claim is an item of its own: all tabs of one origin see it, and only the tab that wrote it last
-// may go on.
+// The claim is an item of its own: all tabs of one origin see it, and only the tab that wrote it
+// last may go on.
 
 const VERSION = 1;
 

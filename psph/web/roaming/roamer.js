@@ -8,9 +8,9 @@
 //   roamer.start();
 //   roamer.move("http://hub-b.test");
 //
-// A move, a reload and a stream that broke are the same thing: the client claims its next epoch, goes
-// on at a hub after the Positions it keeps, and asks the proxies of earlier stays for what that hub
-// cannot bring. So all that survives is in Memory, and everything else is made anew at each move.
+// A move, a reload and a stream that broke are the same thing: the client claims its next epoch,
+// goes on at a hub after the Positions it keeps, and asks the proxies of earlier stays for what
+// that hub cannot bring. So all that survives is in Memory, and the rest is made anew at each move.
 
 import { emptied, pause } from "./collecting.js";
 import { Flow, parsePosition } from "./flow.js";
@@ -28,6 +28,9 @@ const LEAVING = 1_000; // for the proxy to take over before the client just goes
 function bytes(text) {
   return Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
 }
+
+// The media type, as proxies keep it.
+const kindOf = (type) => type.split(";", 1)[0].trim().toLowerCase();
 
 export class Roamer {
   #consume;
@@ -51,9 +54,9 @@ export class Roamer {
   hub = ""; // where it is, or comes to
   stage = "nowhere"; // "nowhere", "moving", "live", "superseded"
 
-  // `consume(event, effect)` gets updates, gaps and resets in order, and what it returned last; what
-  // it returns is written together with the Position. `notice(notice)` hears of moves. `name` is
-  // what this client is called in localStorage. `service` is what docs/mobility.md says.
+  // `consume(event, effect)` gets updates, gaps and resets in order, and what it returned last;
+  // what it returns is written together with the Position. `notice(notice)` hears of moves. `name`
+  // is what this client is called in localStorage. `service` is what docs/mobility.md says.
   constructor({ name, hubs, topics, consume, notice = () => {}, service = {}, distance }) {
     this.hubs = hubs.map((hub) => hub.replace(/\/(hub)?$/, ""));
     this.speeds = new Speeds(distance);
@@ -73,11 +76,6 @@ export class Roamer {
 
   // Begin where the client was last, or at the hub that answers.
   start() {
-    if (!this.#timers.length) {
-      this.#timers.push(setInterval(() => this.#look(), LOOK));
-      this.#timers.push(setInterval(() => this.#signOfLife(), ALIVE * 1_000));
-    }
-    this.#look();
     const last = this.#kept.hub;
     const known = this.hubs.includes(last);
     const first = known ? [last, ...this.hubs.filter((hub) => hub !== last)] : this.hubs;
@@ -87,7 +85,7 @@ export class Roamer {
 
   // Go there, whatever was going on.
   async move(hub, reason = "asked to") {
-    const attempt = this.#attempt;
+    const attempt = (this.#attempt += 1);
     await this.#leave();
     if (attempt === this.#attempt) await this.#go([hub], reason, this.hub);
   }
@@ -107,6 +105,11 @@ export class Roamer {
     const attempt = (this.#attempt += 1);
     const began = performance.now();
     this.#detach();
+    if (!this.#timers.length) {
+      this.#timers.push(setInterval(() => this.#look(), LOOK));
+      this.#timers.push(setInterval(() => this.#signOfLife(), ALIVE * 1_000));
+      this.#look();
+    }
     for (let wait = FIRST_PAUSE; ; wait = Math.min(2 * wait, LONGEST_PAUSE)) {
       for (const hub of candidates) {
         try {
@@ -141,17 +144,18 @@ export class Roamer {
       broken: (reason) => this.#lost(reason),
       refused: (answer) => this.#refused(answer),
     }));
-    this.#flows = new Map(this.#topics.map((topic) => [topic, new Flow(topic, kept.topics[topic])]));
+    const flows = this.#topics.map((topic) => [topic, new Flow(topic, kept.topics[topic])]);
+    this.#flows = new Map(flows);
     for (const flow of this.#flows.values()) {
       link.stream(flow.topic, flow.places, {
-        update: ({ position, content_type: kind, body_b64: body }) =>
+        update: ({ position, content_type: type, body_b64: body }) =>
           this.#heard(flow, move, () =>
-            flow.offer(parsePosition(position), { kind, body: bytes(body) }, true)),
+            flow.offer(parsePosition(position), { kind: kindOf(type), body: bytes(body) }, true)),
         gap: ({ resumes }) =>
           this.#heard(flow, move, () => flow.missing(parsePosition(resumes))),
-        base: ({ base }) =>
+        base: (positions) =>
           this.#heard(flow, move, () => {
-            flow.subscribed(base.map(parsePosition));
+            flow.subscribed(positions.map(parsePosition));
             this.#note(flow);
           }),
       });

@@ -27,8 +27,8 @@ export class Roam {
 
   constructor({ world }) {
     this.#world = world;
-    // The first feed of each domain: while a PSPH is stopped its website has nobody to tell, and the
-    // other line shows that the stream goes on.
+    // The first feed of each domain: while a PSPH is stopped its website has nobody to tell, and
+    // the other line shows that the stream goes on.
     this.#topics = world.domains.map(({ topics }) => topics[0]).filter(Boolean);
   }
 
@@ -36,13 +36,13 @@ export class Roam {
   shown() {
     if (this.#roamer) return;
     const { domains } = this.#world;
-    const unreachable = domains.some(({ hub }) => !hub)
-      || (!isLoopback(location.hostname) && domains.some(({ hub }) => isLoopback(new URL(hub).hostname)));
+    const inside = ({ hub }) => !hub || isLoopback(new URL(hub).hostname);
+    const unreachable = !isLoopback(location.hostname) && domains.some(inside);
     at("roam-body").hidden = unreachable;
     at("roam-trouble").hidden = !unreachable;
     if (unreachable) {
-      setText(at("roam-trouble"), "The hubs of this world can be reached on the machine that it runs on"
-        + " only. Open the page there to roam.");
+      setText(at("roam-trouble"), "The hubs of this world can be reached only on the machine that it"
+        + " runs on. Open the page there to roam.");
       return;
     }
     this.#forgetOtherWorlds();
@@ -95,7 +95,8 @@ export class Roam {
       return element("label", { className: this.#sideOf(hub) }, radio, element("span", {}, words));
     };
     at("near").append(
-      near("", "neither", true), ...this.#world.domains.map(({ hub, name }) => near(hub, name, false)),
+      near("", "neither", true),
+      ...this.#world.domains.map(({ hub, name }) => near(hub, name, false)),
     );
     at("roam-faster").addEventListener("change", ({ target }) => {
       this.#roamer.followFaster = target.checked;
@@ -151,7 +152,6 @@ export class Roam {
 
   async #keepPublishing() {
     const round = (this.#publishing = this.#publishing ? 0 : Date.now());
-    at("roam-keep").setAttribute("aria-pressed", String(round > 0));
     setText(at("roam-keep"), round ? "Stop publishing" : "Keep publishing");
     while (round && round === this.#publishing) {
       await this.#publish();

@@ -10,7 +10,8 @@ export const NOTHING = { lines: {}, last: {}, consumed: 0, holes: 0, twice: 0 };
 // What is kept in localStorage after one more event; `side` says through whom it came.
 export function noted(effect, event, side) {
   const { lines, last, ...counts } = { ...NOTHING, ...effect };
-  const add = (chip) => ({ ...lines, [event.topic]: [...list(lines[event.topic]), chip].slice(-MOST) });
+  const had = list(lines[event.topic]);
+  const add = (chip) => ({ ...lines, [event.topic]: [...had, chip].slice(-MOST) });
   if (event.type === "reset") return { ...counts, last: {}, lines: add({ words: "anew", side }) };
   if (event.type === "gap") {
     const words = `${event.first} to ${event.last} missing`;
@@ -50,12 +51,10 @@ export class Lines {
   show(effect) {
     for (const [topic, { note, chips }] of this.#rows) {
       const known = list(effect?.lines?.[topic]);
-      const had = [...chips.children];
       // They come at the end and go at the beginning: those that stay are found by their words.
-      const kept = new Map(had.map((each) => [each.dataset.key, each]));
+      const kept = new Map([...chips.children].map((each) => [each.dataset.key, each]));
       arrange(chips, known.map((chip) => this.#chip(chip, kept)));
       setText(note, known.length ? "" : "waiting for the next version");
-      chips.scrollLeft = chips.scrollWidth;
     }
   }
 

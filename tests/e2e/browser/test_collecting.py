@@ -1,0 +1,148 @@
+"""The module in a page of somebody else, at hubs whose history does not suffice: what only an earlier
+proxy kept is collected, and what nobody kept is a gap."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+import psph
+from tests.psph.mobility.places import TOPIC, give, places, until
+from tests.push_hub.browser import installed
+
+pytestmark = pytest.mark.skipif(
+    installed() is None, reason="Chromium is not installed: apt-get install chromium"
+)
+
+SECONDS = 60
+PAGE = """<!doctype html><title>a page of somebody else</title><script type="module">
+import { Roamer } from "/roaming/roamer.js";
+const hubs = new URLSearchParams(location.search).getAll("hub");
+window.roamer = new Roamer({
+  name: "test", hubs, topics: ["%s"],
+  consume: (event, effect) => {
+    if (event.type === "gap") return [...(effect ?? []), `gap ${event.first}-${event.last}`];
+    return [...(effect ?? []), new TextDecoder().decode(event.body)];
+  },
+});
+</script>"""
+
+
+class Hubs:
+    """Two of them in a thread, and the page."""
+
+    def __init__(self, directory):
+        self._directory = directory
+        self._loop = asyncio.new_event_loop()
+        self._made = Future()
+        self._over = asyncio.Event()
+
+    def run(self):
+        self._loop.run_until_complete(self._serve())
+        self._loop.close()
+
+    async def _serve(self):
+        app = web.Application()
+        app.router.add_static("/roaming", Path(psph.__file__).parent / "web" / "roaming")
+        app.router.add_get("/", self._page)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        async with places(self._directory, 2, buffer=True) as (a, b):
+            query = f"hub={a.url}&hub={b.url}"
+            self._made.set_result((a, b, f"http://127.0.0.1:{port}/?{query}"))
+            await self._over.wait()
+        await runner.cleanup()
+
+    async def _page(self, request):
+        return web.Response(text=PAGE % TOPIC, content_type="text/html")
+
+    def wait(self):
+        self.a, self.b, self.page = self._made.result(SECONDS)
+
+    def end(self):
+        self._loop.call_soon_threadsafe(self._over.set)
+
+    def do(self, work):
+        """Run a coroutine where the hubs run."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS)
+
+
+@contextmanager
+def running(directory):
+    hubs = Hubs(directory)
+    thread = threading.Thread(target=hubs.run)
+    thread.start()
+    try:
+        hubs.wait()
+        yield hubs
+    finally:
+        hubs.end()
+        thread.join(SECONDS)
+
+
+def test_a_page_collects_what_only_an_earlier_proxy_has(tmp_path, browser):
+    with running(tmp_path) as hubs:
+        a, b = hubs.a, hubs.b
+        context = browser.new_context()
+        page = context.new_page()
+        page.set_default_timeout(SECONDS * 1_000)
+
+        def has(*told):
+            same = "told => JSON.stringify(roamer.effect) === told"
+            page.wait_for_function(same, arg=json.dumps(told, separators=(",", ":")))
+
+        def is_live():
+            page.wait_for_function("() => roamer.stage === 'live'")
+
+        hubs.do(give((a, b), 1))
+        page.goto(hubs.page)
+        page.wait_for_function("() => window.roamer")
+        page.evaluate("() => roamer.move(roamer.hubs[0])")
+        is_live()
+        hubs.do(give((a, b), 2, 3))
+        has("2", "3")
+        hubs.do(until(lambda: len(a.stays("here")) == 1))
+
+        # Without a word: it is closed, and opened again later.
+        page.goto("about:blank")
+        hubs.do(until(lambda: len(a.stays("away")) == 1))
+        hubs.do(give((a,), 4, 5, 6, 7))
+        hubs.do(give((b,), 7))
+        hubs.do(until(lambda: len(a.stays("away")[0].buffer) >= 4))
+        page.goto(hubs.page)
+        page.wait_for_function("() => window.roamer")
+        page.evaluate("() => roamer.move(roamer.hubs[1])")
+        is_live()
+        hubs.do(give((a, b), 8))
+        has("2", "3", "4", "5", "6", "7", "8")
+        assert b.proxy.counters()["relayed"] > 0
+        # What was consumed need not be kept any more.
+        hubs.do(until(lambda: not a.core.handlers))
+
+        page.evaluate("() => roamer.stop()")
+        hubs.do(give((a,), 12))
+        page.evaluate("() => roamer.move(roamer.hubs[0])")
+        has("2", "3", "4", "5", "6", "7", "8", "gap 9-11", "12")
+
+        # A copy of the client with the same secret, elsewhere: the later one is it.
+        copy = browser.new_context(storage_state=context.storage_state())
+        other = copy.new_page()
+        other.goto(hubs.page)
+        other.wait_for_function("() => window.roamer")
+        other.evaluate("() => roamer.move(roamer.hubs[0])")
+        other.wait_for_function("() => roamer.stage === 'live'")
+        hubs.do(give((a,), 13))
+        other.wait_for_function("() => String(roamer.effect).endsWith('12,13')")
+        page.wait_for_function("() => roamer.stage === 'superseded'")
+        copy.close()
+        context.close()
