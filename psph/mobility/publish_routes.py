@@ -81,8 +81,7 @@ class PublishRoutes:
         async with lock:
             record = await hub.store.topic(topic)
             if record is not None:
-                known = await hub.store.traced(record.id, identity, _REMEMBERED)
-                if known is not None:
+                for known in await hub.store.traced(record.id, identity, _REMEMBERED):
                     return web.json_response({"position": str(known.position)})
             content_type = passable_type(request.headers.get("Content-Type"))
             recorded = await hub.publish(topic, content_type, body, trace_id=identity)
