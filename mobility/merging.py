@@ -90,7 +90,7 @@ class Flow:
 
     def _aim(self, position: Position) -> None:
         at = self.cursor.get(position.publisher)
-        if at is None and not self.whole:
+        if at is None and not self.whole and not self._held.get(position.publisher):
             return  # of a stream that was never heard of, nothing before the first can be missed
         goal = self._goal.get(position.publisher)
         if goal is None or position > goal:

@@ -71,8 +71,10 @@ class Stay:
 class Care:
     """Of one client."""
 
-    def __init__(self, proxies: dict[str, Spells], silence: int, slowest: int) -> None:
-        """`silence`: until a departure is noticed; `slowest`: until a subscription is in effect."""
+    def __init__(self, own: Spells, proxies: dict[str, Spells], silence: int, slowest: int) -> None:
+        """`own`, `proxies`: what the harness did to the client's node, and to each proxy's.
+        `silence`: until a departure is noticed; `slowest`: until a subscription is in effect."""
+        self._own = own
         self._proxies = proxies
         self._silence = silence
         self._slowest = slowest
@@ -124,7 +126,7 @@ class Care:
 
     def _kept(self, stay: Stay, published: int, lost: int) -> bool:
         gone = min(stay.left, stay.moved_out)
-        if stay.live <= published < gone - UNDER_WAY - UNNOTICED:
+        if stay.live <= published and self._own.done_by(published, UNDER_WAY + UNNOTICED) < gone:
             return True
         if published > stay.over - UNDER_WAY:
             return False

@@ -106,8 +106,14 @@ class Ledger:
         if there.history and (lost == NEVER or lost > self.effective.get(topic, NEVER)):
             return False  # it is there still, or came with the subscription
         # Where the newest go, what was there before, perhaps consumed already, took its place.
+        since = 0
         begin = min(at, self.left_at or at) - UNREPORTED if self.newest_go else at
-        since = sum(each.at >= begin for stream in there.streams.values() for each in stream)
+        for stream in there.streams.values():
+            later = sum(each.at >= begin for each in stream)
+            # A replay brings one stream after the other, so what is older may come later.
+            since += later + (
+                min(there.history, len(stream) - later) if stream is not published else 0
+            )
         if since > self.quota:
             return True
         return not self.care.kept(at, lost)

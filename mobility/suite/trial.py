@@ -65,13 +65,13 @@ class MobilityTrial:
             debts=100,
         )
         self.proxy_settings = ProxySettings(relay_time=SECOND)
-        self._spells = {name: Spells() for name in self.proxies}
+        self._spells = {name: Spells() for name in [*self.proxies, *self.clients]}
         silence = self.proxy_settings.silence * (ALIVE + MILLISECOND)
         self.ledgers = {
             name: Ledger(
                 name,
                 self.system,
-                Care(self._spells, silence, self.system.slowest),
+                Care(self._spells[name], self._spells, silence, self.system.slowest),
                 service.topic.messages,
                 newest_go=service.first is Sacrifice.NEWEST,
                 compared=name not in TWINS,

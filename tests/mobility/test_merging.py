@@ -126,6 +126,16 @@ def test_a_stream_nobody_knew_of_begins_where_it_is_first_seen():
     assert [event.position.version for event in flow.flush("history")] == [37]
 
 
+def test_the_end_of_a_stream_nobody_knew_of_can_be_missing():
+    flow = Flow("news", ())
+    flow.subscribed(None, replays=False)
+    flow.offer(at(37), message(37), direct=False)
+    flow.aim(at(38))
+    first, gap = flow.flush("quota")
+    assert first.position == at(37)
+    assert (gap.first, gap.last, gap.reason) == (38, 38, "quota")
+
+
 @given(st.lists(st.tuples(st.sampled_from([ONE, TWO]), st.integers(1, 9)), max_size=12))
 def test_the_furthest_of_each_publisher(pairs):
     positions = [at(version, publisher) for publisher, version in pairs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mobility import Gap, Message, MovedIn, MovedOut, Quota, Service, Superseded
+from mobility.messages import Alive, encode
 from psirp_sim.runtime.durations import SECOND
 from tests.mobility.world import World
 from traces import Stage, check
@@ -346,3 +347,49 @@ def test_hand_offs_are_traced():
     begin, end = world.trace.events[-2:]
     assert begin.trace_id == end.trace_id
     assert (end.subscriber, end.peer, end.bytes, end.reason) == (client.id, "a", 3, None)
+
+
+def test_a_sign_of_life_that_is_late_brings_nobody_back():
+    world = World(history=3)
+    client = world.add()
+    world.arrive("a")
+    late = encode(Alive(**client.who, call=1))
+    client.move_out()
+    world.run(200)
+    world.proxy("a").receive("client", late)
+    world.publish(20)
+    world.arrive("b")
+    assert world.versions() == list(range(1, 21))
+
+
+def test_a_client_that_vanishes_before_it_reported_where_it_began():
+    world = World(history=4)
+    world.publish(2)
+    client = world.add(alive=10 * SECOND)
+    world.arrive("a")
+    world.proxy("a").connection_lost(client.id, "client")
+    client.connection_lost()
+    world.publish(4)
+    world.run(200)
+    world.publish(20)
+    world.arrive("b")
+    assert world.versions() == list(range(3, 27))
+
+
+def test_what_only_the_new_proxy_heard_is_collected_from_it():
+    """The old proxy was down when it was published, the client not subscribed yet."""
+    world = World(seed=4, history=0, slowest=400)
+    client = world.add()
+    world.arrive("a")
+    client.move_out()
+    world.run(200)
+    world.sim.crash("a")
+    client.move_in("b")
+    while not client._attendance.welcomed:
+        world.run(1)
+    early = not client.flows["news"].ready
+    world.publish(1)
+    world.sim.restart("a")
+    world.run(3_000)
+    assert early, "the seed of this world lets the proxy be first"
+    assert world.versions() == [1]
