@@ -49,7 +49,11 @@ class Arrives(Protocol):
 class Arrival:
     """Of one client, at one place."""
 
-    def __init__(self, client: Arrives, pubsub: PubSub, debts: Iterable[Debt]) -> None:
+    def __init__(
+        self, client: Arrives, pubsub: PubSub, debts: Iterable[Debt], present: Debt
+    ) -> None:
+        """`debts`: where something may wait. `present`: the stay that begins; what its proxy has
+        before this client hears anything itself may be needed, too."""
         self.env = client.env
         self.settings = client.settings
         self.who = client.who
@@ -58,6 +62,8 @@ class Arrival:
         self._mode = client.settings.service.mode
         stop = self._mode is not Mode.POSITION
         self._collectors = [Collector(self, debt, stop) for debt in debts]
+        self._own = Collector(self, present, stop=False)
+        self._sources = self._collectors if stop else [*self._collectors, self._own]
         self._queue: list[Update] = []
         """What came directly, where there are no Positions to merge on."""
         self._missed = client.counters["missed"]
@@ -67,11 +73,13 @@ class Arrival:
         self._timer: Timer | None = None
         self._caught_up_at = self.env.now()
         """Since when the live flow has brought what it can of the time before it."""
+        self._holes: dict[tuple[object, ...], int] = {}
+        """What is missing and might come directly still, and since when."""
 
     def cancel(self) -> None:
         """The client goes before it is over; what was not consumed stays where it is."""
         self._over = True
-        for each in self._collectors:
+        for each in self._sources:
             each.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -94,6 +102,11 @@ class Arrival:
             self._ping(self._collectors[0].debt.stay)
         else:
             self._collect_next()
+
+    def welcomed(self) -> None:
+        """The proxy has taken over, so it may have something, too."""
+        if self._mode is Mode.POSITION and not self._over:
+            self._own.ask()
 
     def _ping(self, stay: int) -> None:
         if self._over:
@@ -176,20 +189,29 @@ class Arrival:
             self._timer = None
         if self._mode is Mode.POSITION:
             self._close_collectors()
-        if not all(each.closed for each in self._collectors):
+        if self._awaits_holes() or not all(each.closed for each in self._sources):
             # What ends by time ends even if nothing more happens.
             self._timer = self.env.call_later(self.settings.poll, self.step)
         elif self._caught_up:
             self._settle()
+
+    def _awaits_holes(self) -> bool:
+        """Whether something is missing that was not for long."""
+        now = self.env.now()
+        holes = (hole for flow in self._flows for hole in flow.open_holes)
+        self._holes = {hole: self._holes.get(hole, now) for hole in holes}
+        return any(now - since <= self.settings.linger for since in self._holes.values())
 
     def _close_collectors(self) -> None:
         now, settings = self.env.now(), self.settings
         caught_up = self._caught_up
         if not caught_up:
             self._caught_up_at = now
-        lacking = any(flow.lacking for flow in self._flows)
+        lacking = [flow.topic for flow in self._flows if flow.lacking]
+        if caught_up and all(map(self._pubsub.history, lacking)):
+            self._own.close()  # it stands by only where there is no history
         full = sum(flow.held_bytes for flow in self._flows) > settings.held_bytes
-        for each in self._collectors:
+        for each in self._sources:
             if each.closed:
                 continue
             if caught_up and not lacking:

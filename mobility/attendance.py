@@ -58,6 +58,8 @@ class Attendance:
         self._dirty: dict[str, None] = {}
         """Topics of which the proxy does not know how far they have come."""
         self._gone: dict[str, None] = {}
+        self._told: Topics = {}
+        """What the move-in said."""
         self._alive_call: int | None = None
         self._alive_timer: Timer | None = None
         self._releasing: set[Debt] = set()
@@ -84,11 +86,13 @@ class Attendance:
         self._dirty.clear()
         self._gone.clear()
 
+        self._told = self._places(self._flows)
+
         def question(call: int) -> MoveIn:
             return MoveIn(
                 **self._who,
                 call=call,
-                topics=self._places(self._flows),
+                topics=self._told,
                 service=self._settings.service,
                 alive=self._settings.alive / SECOND,
             )
@@ -104,6 +108,9 @@ class Attendance:
             return
         self.welcomed = True
         self._report = answer.report
+        for topic, places in self._places(self._flows).items():
+            if self._report and self._told.get(topic) != places:
+                self._dirty[topic] = None  # it came further while the question was under way
         self._on_welcomed()
         if self._left is not None:
             self._ask_to_leave()

@@ -189,7 +189,8 @@ class MobileClient:
             if service.excludes(flow.topic):
                 flow.begin_anew()
         served = service.mode is not Mode.NONE
-        self._arrival = Arrival(self, self._pubsub, self._debts.earlier if served else ())
+        debts = self._debts.earlier if served else ()
+        self._arrival = Arrival(self, self._pubsub, debts, self._debts.present)
         # First, since it is short: on a narrow link many subscriptions take seconds.
         self._arrival.synchronise()
         for flow in self.flows.values():
@@ -220,6 +221,8 @@ class MobileClient:
         if self.stage is Stage.LIVE:
             self._debts.pay()
         self._debts.release()
+        if self._arrival is not None:
+            self._arrival.welcomed()
 
     # Being there
 

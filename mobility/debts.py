@@ -37,6 +37,11 @@ class Debts:
         """All but the place where the client is."""
         return self.claimed.debts[:-1]
 
+    @property
+    def present(self) -> Debt:
+        """Where the client is."""
+        return self.claimed.debts[-1]
+
     def incur(self, proxy: str, epoch: int, durable: Callable[[], None]) -> None:
         """The client is about to move in there."""
         debts = (*self.claimed.debts, Debt(proxy, epoch))

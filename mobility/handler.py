@@ -49,6 +49,8 @@ class Record(Struct, frozen=True):
     state: str = "here"
     since: int = 0
     """By the proxy's wall clock: when the client went."""
+    final: bool = False
+    """It moved out: whatever else it said in this stay is late."""
 
 
 class _Seen(Struct, frozen=True):
@@ -126,6 +128,10 @@ class Handler:
         for topic in list(self._subscriptions):
             self._cancel(topic)
 
+    def dismiss(self) -> None:
+        """The client moved out."""
+        self.record = msgspec.structs.replace(self.record, final=True)
+
     def become(self, state: str, since: int = 0) -> None:
         """Another state; `save` makes it durable."""
         self.record = msgspec.structs.replace(self.record, state=state, since=since)
@@ -191,6 +197,9 @@ class Handler:
         after: After = None
         if self.record.service.mode is Mode.POSITION:
             consumed = read_places(self.record.topics.get(topic))
+            if consumed is None and self._pubsub.history(topic):
+                # The client's first subscription may have begun without a word to this proxy.
+                consumed = ()
             after = None if consumed is None else furthest(consumed, self.buffer.seen(topic))
         self._subscriptions[topic] = self._pubsub.subscribe(topic, after, self)
 

@@ -37,8 +37,12 @@ class Flow:
         """The client moved: what is not consumed is asked for again."""
         self.ready = False
         """The subscription at the new place is in effect."""
+        self._fresh = False
+        """It began here: a buffer may have begun earlier, and has nothing that does not come."""
         self._blind = False
         """Nobody could say from where on it brings everything."""
+        self._marks: dict[PublisherId, Position] = {}
+        """How far the live flow has come in each stream: what is newer will come through it."""
         self._held: dict[PublisherId, dict[tuple[int, int], Message | None]] = {}
         self._goal: dict[PublisherId, Position] = {}
         self._owed: dict[PublisherId, Position] = {}
@@ -62,22 +66,29 @@ class Flow:
         """The direct subscription is in effect, and everything after `base` comes through it."""
         self.ready = True
         if not self.begun:
-            self.begun = True
+            self.begun = self._fresh = True
             self.whole = base is not None
             for position in base or ():
                 self.cursor[position.publisher] = position
-                # A buffer may have begun earlier than this, the first subscription that holds.
-                self._drop_held(position)
+                self._mark(position)
+            self._held.clear()
+            self._goal.clear()
+            self.held_bytes = 0
             return
         self._blind = base is None
         for position in base or ():
+            self._mark(position)
             if self._is_new(position):
                 self.aim(position)
                 if replays:
                     self._owed[position.publisher] = position
 
     def aim(self, position: Position) -> None:
-        """Everything up to there exists: it comes, or is missing."""
+        """A buffer's word that everything up to there exists: it comes, or is missing."""
+        if not self._fresh:
+            self._aim(position)
+
+    def _aim(self, position: Position) -> None:
         at = self.cursor.get(position.publisher)
         if at is None and not self.whole:
             return  # of a stream that was never heard of, nothing before the first can be missed
@@ -89,6 +100,8 @@ class Flow:
         """A message, from the live flow or a buffer; None where it was excluded from it."""
         if direct:
             self._came_directly(position)
+        elif self._fresh:
+            return
         if not self._is_new(position):
             self.duplicates += 1
             return
@@ -100,21 +113,21 @@ class Flow:
         else:
             self.duplicates += 1
 
-    def _drop_held(self, upto: Position) -> None:
-        held = self._held.get(upto.publisher, {})
-        for key in [key for key in held if key <= (upto.epoch, upto.version)]:
-            message = held.pop(key)
-            self.held_bytes -= 0 if message is None else len(message.body)
-
     def missing(self, first: Position, last: Position) -> None:
         """The system itself cannot bring these any more; a buffer may."""
         self._came_directly(last)
-        self.aim(last)
+        self._aim(last)
 
     def _came_directly(self, position: Position) -> None:
+        self._mark(position)
         owed = self._owed.get(position.publisher)
         if owed is not None and position >= owed:
             del self._owed[position.publisher]
+
+    def _mark(self, position: Position) -> None:
+        mark = self._marks.get(position.publisher)
+        if mark is None or position > mark:
+            self._marks[position.publisher] = position
 
     def _is_new(self, position: Position) -> bool:
         at = self.cursor.get(position.publisher)
@@ -129,10 +142,29 @@ class Flow:
 
     @property
     def lacking(self) -> bool:
-        """Something exists, or may, that is not here: a buffer may have it."""
-        return (
-            self._blind or any(map(self._is_new, self._goal.values())) or any(self._held.values())
-        )
+        """Something exists, or may, that is not here and will not come directly: a buffer may
+        have it."""
+        return self._blind or any(self._is_final(publisher) for publisher in self._ahead)
+
+    @property
+    def open_holes(self) -> Iterator[tuple[str, PublisherId, Position | None]]:
+        """What is missing now and might come directly still, as far as anybody can tell."""
+        if self._blind:
+            for publisher in self._ahead:
+                if not self._is_final(publisher):
+                    yield self.topic, publisher, self.cursor.get(publisher)
+
+    @property
+    def _ahead(self) -> list[PublisherId]:
+        """Streams of which something is known that the cursor has not reached."""
+        aimed = [each for each, goal in self._goal.items() if self._is_new(goal)]
+        held = [each for each, held in self._held.items() if held]
+        return list(dict.fromkeys(aimed + held))
+
+    def _is_final(self, publisher: PublisherId) -> bool:
+        """Whether what follows the cursor is behind the live flow."""
+        mark = self._marks.get(publisher)
+        return mark is not None and self._is_new(mark)
 
     def take(self) -> Iterator[Consumed]:
         """Everything that directly follows the cursor. The cursor moves with each."""
@@ -141,18 +173,23 @@ class Flow:
                 yield from self._pass(publisher, key, held.pop(key))
 
     def flush(self, reason: str) -> Iterator[Consumed]:
-        """Everything, with gaps where something is missing."""
+        """Everything up to where the live flow is, with gaps where something is missing. What is
+        newer comes directly; only where nobody can tell, everything goes."""
         for publisher in {**self._held, **self._goal}:
+            mark = self._marks.get(publisher)
             held = self._held.get(publisher, {})
             for key in sorted(held):
-                yield from self._hole(publisher, key, reason)
-                yield from self._pass(publisher, key, held.pop(key))
+                if self._blind or (mark is not None and key <= (mark.epoch, mark.version)):
+                    yield from self._hole(publisher, key, reason)
+                    yield from self._pass(publisher, key, held.pop(key))
             goal = self._goal.pop(publisher, None)
+            if not self._blind and goal is not None:
+                goal = None if mark is None else min(goal, mark)
             if goal is not None and self._is_new(goal):
                 yield from self._hole(publisher, (goal.epoch, goal.version + 1), reason)
                 self.cursor[publisher] = goal
-        self._held.clear()
         self._blind = False
+        yield from self.take()
 
     def _next(self, publisher: PublisherId) -> tuple[int, int]:
         at = self.cursor.get(publisher)

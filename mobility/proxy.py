@@ -135,7 +135,9 @@ class MobilityProxy:
                 self._refuse(asker, Refused(call=asker.call, code=Code.STRANGER))
                 return
             handler.peer = asker.peer
-            if isinstance(question, MoveOut):
+            if handler.record.final and not isinstance(question, MoveOut):
+                self._tell(asker, Heard(call=asker.call))
+            elif isinstance(question, MoveOut):
                 self._move_out(asker, handler, question)
             elif isinstance(question, Alive):
                 self._alive(asker, handler, question)
@@ -164,6 +166,8 @@ class MobilityProxy:
             handler.trace_id = self._stays.tracing.move_in_begin(client)
             handler.stand_by()
         handler.peer = asker.peer
+        if handler.record.final:
+            return
         self._stays.come_back(handler)
 
         def durable() -> None:
@@ -218,6 +222,7 @@ class MobilityProxy:
     def _move_out(self, asker: Asker, handler: Handler, question: MoveOut) -> None:
         gone = tuple(topic for topic in handler.record.topics if topic not in question.topics)
         handler.update(question.topics, gone)
+        handler.dismiss()
         self._stays.go_away(handler, None)
         handler.take_over()  # of topics that are new, if it was away already
 

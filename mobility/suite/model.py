@@ -4,12 +4,9 @@ from what the harness did, never from what the cores say.
 Each client consumes each stream from where its first subscription began: every version, once, in
 order. A gap is allowed for a version only where something that was stated cost it:
 
-* the system's history no longer has it, and
+* the system's history no longer had it when the client's subscription took effect, and
 * **quota**: at least as many messages as are kept were published on its topic since, or
-* **unsafe**: when it was published, the client was not in anybody's care. It had vanished and that
-  was not noticed yet, or a proxy was hurt that should have kept it.
-
-What was published before that is durable somewhere, and its loss is never excused.
+* **care**: nobody who had given his word could have kept it (`care` says who had).
 """
 
 from __future__ import annotations
@@ -18,15 +15,13 @@ from dataclasses import dataclass, field
 
 from identifiers import Position, PublisherId
 from mobility.events import Consumed, Gap, Reset, Update
-from mobility.suite.system import Bases, SimulatedSystem
+from mobility.suite.care import NEVER, Care
+from mobility.suite.system import Bases, Effective, SimulatedSystem
 from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.schedules import InvariantViolated
 
-UNDER_WAY = 60 * MILLISECOND
-"""How long a message may take to be delivered and durable."""
 UNREPORTED = 1_500 * MILLISECOND
 """How long a proxy may not know that something was consumed."""
-NEVER = 1 << 62
 
 
 @dataclass(slots=True)
@@ -35,13 +30,15 @@ class Ledger:
 
     name: str
     system: SimulatedSystem
+    care: Care
     quota: int
     newest_go: bool
+    compared: bool = True
+    """Not where somebody else collects in this client's name."""
     bases: Bases = field(default_factory=dict)
+    effective: Effective = field(default_factory=dict)
     at: dict[tuple[str, PublisherId], int] = field(default_factory=dict)
     """The last version consumed of each stream."""
-    unsafe_times: list[tuple[int, int]] = field(default_factory=list)
-    """When the client was in nobody's care."""
     left_at: int | None = None
     """When the client left the place where it was last live."""
     gaps: int = 0
@@ -52,6 +49,8 @@ class Ledger:
 
     def consumed(self, event: Consumed) -> None:
         """Raises InvariantViolated when that is not what comes next."""
+        if not self.compared:
+            return
         if isinstance(event, Reset):
             raise InvariantViolated(f"{self.name} was told of a reset, and nobody began anew")
         if isinstance(event, Gap):
@@ -101,15 +100,17 @@ class Ledger:
         published = there.streams.get(publisher, [])
         if version > len(published):
             return False
-        if len(published) - version < there.history:
-            return False
         at = published[version - 1].at
+        following = version - 1 + there.history
+        lost = published[following].at if following < len(published) else NEVER
+        if there.history and (lost == NEVER or lost > self.effective.get(topic, NEVER)):
+            return False  # it is there still, or came with the subscription
         # Where the newest go, what was there before, perhaps consumed already, took its place.
         begin = min(at, self.left_at or at) - UNREPORTED if self.newest_go else at
         since = sum(each.at >= begin for stream in there.streams.values() for each in stream)
         if since > self.quota:
             return True
-        return any(since - UNDER_WAY <= at <= until for since, until in self.unsafe_times)
+        return not self.care.kept(at, lost)
 
     def _wrong(self, topic: str, what: str) -> None:
         raise InvariantViolated(f"{self.name} on {topic}: {what}")
@@ -118,20 +119,14 @@ class Ledger:
         """The client moves, or is moving still."""
         self.left_at = now if self.left_at is None else self.left_at
 
-    def unsafe(self, now: int) -> None:
-        """From now on the client is in nobody's care."""
-        if not self.unsafe_times or self.unsafe_times[-1][1] != NEVER:
-            self.unsafe_times.append((now, NEVER))
-
-    def safe(self, now: int) -> None:
-        """It is again."""
-        if self.unsafe_times:
-            self.unsafe_times[-1] = (self.unsafe_times[-1][0], min(self.unsafe_times[-1][1], now))
+    def arrived(self) -> None:
+        """It is live."""
+        self.left_at = None
 
     def behind(self) -> str | None:
         """What the client has not consumed yet."""
         for topic, there in self.system.topics.items():
-            if topic not in self.bases:
+            if topic not in self.bases or not self.compared:
                 continue
             for publisher, published in there.streams.items():
                 at = self.at.get((topic, publisher))

@@ -19,6 +19,8 @@ from psirp_sim.runtime.simulator import Simulator, stream
 
 Bases = dict[str, dict[PublisherId, int]]
 """By topic: the latest version of each stream when a subscription began that was to begin then."""
+Effective = dict[str, int]
+"""By topic: when the present subscription took effect."""
 
 BROKEN_AFTER = 150 * MILLISECOND
 """Until a client learns that its access point is gone."""
@@ -77,8 +79,7 @@ class SimulatedSubscription:
             return
         topic = self._topic
         topic.subscriptions.append(self)
-        if self._after is None:
-            self._port.began(topic)
+        self._port.took_effect(topic, self._after)
         base = topic.latest if topic.tells_base else None
         self._soon(self._listener.subscribed, topic.name, base)
         if self._after is not None and topic.history:
@@ -125,6 +126,8 @@ class SimulatedSystem:
         there = self.topics[topic]
         published = there.streams.setdefault(position.publisher, [])
         if position.version <= len(published):
+            if published[position.version - 1].message != message:
+                raise InvariantViolated(f"{position} was published again as something else")
             return False
         if position.version != len(published) + 1:
             raise InvariantViolated(f"{position} was published out of order")
@@ -147,8 +150,8 @@ class SimulatedPort:
     def reachable(self) -> bool:
         return True
 
-    def began(self, topic: SimulatedTopic) -> None:
-        """A subscription began from now on."""
+    def took_effect(self, topic: SimulatedTopic, after: After) -> None:
+        """A subscription did."""
 
     def history(self, topic: str) -> int:
         there = self.system.topics.get(topic)
@@ -181,15 +184,22 @@ class SimulatedAccessPoint:
     """The system as a client sees it: through the node it is at, while that is up and in reach."""
 
     def __init__(
-        self, system: SimulatedSystem, env: Environment, broken: Callable[[], None], bases: Bases
+        self,
+        system: SimulatedSystem,
+        env: Environment,
+        broken: Callable[[], None],
+        bases: Bases,
+        effective: Effective | None = None,
     ) -> None:
         self._system = system
         self._env = env
         self._broken = broken
         self._port: _AttachedPort | None = None
         self.bases = bases
+        self.effective = {} if effective is None else effective
 
     def attach(self, place: str) -> None:
+        self.effective.clear()
         self._port = _AttachedPort(self._system, self._env, place, self)
         self._env.call_later(BROKEN_AFTER, self._look, self._port)
 
@@ -251,6 +261,8 @@ class _AttachedPort(SimulatedPort):
             self._left = True
         return not self._left
 
-    def began(self, topic: SimulatedTopic) -> None:
-        streams = topic.streams.items()
-        self._owner.bases[topic.name] = {p: len(published) for p, published in streams}
+    def took_effect(self, topic: SimulatedTopic, after: After) -> None:
+        self._owner.effective[topic.name] = self.system.world.now
+        if after is None:
+            streams = topic.streams.items()
+            self._owner.bases[topic.name] = {p: len(published) for p, published in streams}

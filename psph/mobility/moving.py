@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from psph.mobility.monitor import HostMonitor, Speeds
+from psph.mobility.monitor import HostMonitor, Speeds, network_state
 from psph.mobility.roamer import HubUnusable, Roamer
 
 _FIRST_RETRY, _LONGEST_RETRY = 0.2, 5.0
@@ -42,9 +42,10 @@ class Mover:
         every: float | None = None,
         monitor: float | None = None,
         told: Callable[[str], object] = lambda words: None,
+        network: Callable[[], frozenset[str]] = network_state,
     ) -> None:
         """`every`: seconds between moves in turn. `monitor`: seconds between looks at the host's
-        network and at how fast the hubs answer."""
+        `network` and at how fast the hubs answer."""
         self._roamer = roamer
         self._hubs = tuple(dict.fromkeys(hubs))
         self._every = every
@@ -57,7 +58,9 @@ class Mover:
         self._monitor: HostMonitor | None = None
         self._look = monitor
         if monitor is not None:
-            self._monitor = HostMonitor(self._hubs, roamer.ask, self._network, every=monitor)
+            self._monitor = HostMonitor(
+                self._hubs, roamer.ask, self._network, every=monitor, network=network
+            )
 
     def move(self, hub: str | None = None, reason: str = "asked to") -> None:
         """Go there, or to the next one."""

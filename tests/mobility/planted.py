@@ -8,7 +8,9 @@ from mobility import arrival as arrival_parts
 from mobility.client import MobileClient
 from mobility.collecting import Collector
 from mobility.handler import Handler
+from mobility.identity import client_id
 from mobility.merging import Flow
+from mobility.messages import Alive, Arrived, MovedOut, Welcome
 from mobility.proxy import MobilityProxy
 from mobility.stays import Stays
 
@@ -180,7 +182,84 @@ class ForgetsOutgoing(MobileClient):
         self.outgoing._waiting.clear()
 
 
+class ReportsWhatIsNotDurable(MobileClient):
+    """A proxy is told a Position that a crash would take back."""
+
+    def _note(self, flow, effect):
+        super()._note(flow, effect)
+        flow.durable = flow.after
+        self._attendance.consumed(flow.topic)
+
+
+class ReusesOutgoingPositions(MobileClient):
+    """A client that crashed gives a Position to a second publication."""
+
+    def start(self):
+        super().start()
+        self.outgoing._versions = {t: max(0, n - 1) for t, n in self.outgoing._versions.items()}
+
+
+class SendsOutgoingInAnyOrder(MobileClient):
+    """What waited is sent from the next place the wrong way round."""
+
+    def _arrive(self):
+        self.outgoing._waiting = dict(reversed(self.outgoing._waiting.items()))
+        super()._arrive()
+
+
 # The proxy
+
+
+class _DoesNotStandBy(Handler):
+    """Nothing is buffered while a client is here, whatever the system can bring back."""
+
+    def stand_by(self):
+        for topic in list(self._subscriptions):
+            self._cancel(topic)
+
+
+class DismissesTooEarly(MobilityProxy):
+    """A client is told to go before the subscriptions in its place are in effect."""
+
+    def _move_out(self, asker, handler, question):
+        super()._move_out(asker, handler, question)
+        handler.save(lambda: self._tell(asker, MovedOut(call=asker.call)))
+
+
+class WelcomesTooEarly(MobilityProxy):
+    """A client relies on a proxy that is not subscribed yet."""
+
+    def _move_in(self, asker, client, question):
+        super()._move_in(asker, client, question)
+        handler = self.handlers.get((client, question.epoch))
+        if handler is not None:
+            welcome = Welcome(call=asker.call, service=handler.record.service, report=True)
+            handler.save(lambda: self._tell(asker, welcome))
+
+
+class IgnoresClaims(MobilityProxy):
+    """Whoever has the secret is as good as any other."""
+
+    def _claim(self, client, claim):
+        pass
+
+
+class _NeverNoticesSilence(Stays):
+    """A client that vanished is taken to be here for ever."""
+
+    def watch(self, handler):
+        pass
+
+
+class LetsLateWordsCount(MobilityProxy):
+    """A sign of life that is late brings back a client that has moved out."""
+
+    def _asked(self, asker, question):
+        if isinstance(question, Alive | Arrived):
+            handler = self.handlers.get((client_id(question.secret), question.epoch))
+            if handler is not None:
+                handler.record = replace(handler.record, final=False)
+        super()._asked(asker, question)
 
 
 class _DoesNotRestoreItems(Handler):
@@ -250,23 +329,32 @@ class _ForgetsNothing(Stays):
 
 CLIENTS = [
     (with_flow(_TakesDuplicates), 0),
-    (with_flow(_SkipsHoles), 3),
-    (with_flow(_DoesNotWaitForBuffers), 4),
+    (with_flow(_SkipsHoles), 1),
+    (with_flow(_DoesNotWaitForBuffers), 2),
     (with_flow(_ForgetsItsCursor), 0),
     (StartsAnewAfterACrash, 0),
-    (ForgetsEarlierStays, 0),
-    (with_collector(_ReleasesTooEarly), 11),
-    (NeverRepeats, 8),
-    (DetachesBeforeTheAnswer, 16),
-    (with_collector(_LosesItsPlace), 14),
-    (SendsOutgoingTwice, 4),
-    (ForgetsOutgoing, 6),
+    (ForgetsEarlierStays, 2),
+    (with_collector(_ReleasesTooEarly), 2),
+    (NeverRepeats, 2),
+    (DetachesBeforeTheAnswer, 33),
+    (with_collector(_LosesItsPlace), 10),
+    (SendsOutgoingTwice, 7),
+    (ForgetsOutgoing, 16),
+    (ReusesOutgoingPositions, 23),
+    (SendsOutgoingInAnyOrder, 2),
+    (ReportsWhatIsNotDurable, 4),
 ]
 PROXIES = [
-    (with_handler(_DoesNotRestoreItems), 32),
-    (with_handler(_NeverWritesItems), 32),
-    (with_handler(_StopsWhenCollected), 11),
-    (with_handler(_TrimsOneTooMany), 14),
-    (with_handler(_BeginsFromNowOn), 12),
+    (with_handler(_DoesNotRestoreItems), 9),
+    (with_handler(_NeverWritesItems), 9),
+    (with_handler(_StopsWhenCollected), 4),
+    (with_handler(_TrimsOneTooMany), 5),
+    (with_handler(_BeginsFromNowOn), 37),
     (with_stays(_ForgetsNothing), 0),
+    (with_handler(_DoesNotStandBy), 10),
+    (DismissesTooEarly, 5),
+    (WelcomesTooEarly, 22),
+    (IgnoresClaims, 21),
+    (with_stays(_NeverNoticesSilence), 37),
+    (LetsLateWordsCount, 115),
 ]

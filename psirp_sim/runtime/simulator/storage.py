@@ -40,6 +40,10 @@ class SimulatedStorage:
         """Writes that have not been reported durable yet."""
         return len(self._pending)
 
+    def durable(self, key: bytes) -> bytes | None:
+        """What a crash now would leave for certain."""
+        return self._durable.get(key)
+
     def get(self, key: bytes) -> bytes | None:
         return self._visible.get(key)
 

@@ -1,5 +1,5 @@
-"""The module in a page of somebody else, at hubs whose history does not suffice: what only an earlier
-proxy kept is collected, and what nobody kept is a gap."""
+"""The module in a page of somebody else, at hubs whose history does not suffice: what only an
+earlier proxy kept is collected, and what nobody kept is a gap."""
 
 from __future__ import annotations
 

@@ -116,8 +116,9 @@ async def until(condition, seconds=30.0):
 class Relay:
     """Stands between a client and a hub, and may fall silent: no byte more, no FIN."""
 
-    def __init__(self, port):
+    def __init__(self, port, delay=0.0):
         self._to = port
+        self._delay = delay
         self._open, self._answers = asyncio.Event(), asyncio.Event()
         self._open.set()
         self._answers.set()
@@ -155,6 +156,7 @@ class Relay:
         try:
             while chunk := await source.read(65_536):
                 await way.wait()
+                await asyncio.sleep(self._delay)
                 sink.write(chunk)
                 await sink.drain()
             await way.wait()

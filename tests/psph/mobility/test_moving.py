@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from psph.mobility.monitor import HostMonitor, Speeds, network_state
 from psph.mobility.moving import Mover
 from psph.mobility.roamer import HubUnusable
-from tests.psph.mobility.places import give, places, until
+from tests.psph.mobility.places import Relay, give, places, until
 from tests.psph.mobility.test_moves import Reader
 
 ROUTES = """Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT
@@ -97,18 +97,38 @@ def test_while_no_hub_answers_a_client_waits_and_runs_up_no_debts(tmp_path):
 
 def test_the_monitor_moves_a_client_when_the_network_changes(tmp_path):
     async def main():
-        network = [frozenset({"192.0.2.1"})]
+        network, words = [frozenset({"192.0.2.1"})], []
         async with places(tmp_path, 2) as (a, b), Reader() as reader:
             await give((a, b), 1)
-            async with moving(reader, [a.url, b.url], monitor=0.05) as mover:
-                mover._monitor._network = lambda: network[0]
+            async with moving(
+                reader, [a.url, b.url], monitor=0.05, network=lambda: network[0], told=words.append
+            ):
                 await until(lambda: reader.stage == "live")
-                await asyncio.sleep(0.2)
-                here = reader.hub
                 network[0] = frozenset({"192.0.2.2"})
-                await until(lambda: reader.hub != here and reader.stage == "live")
+                await until(lambda: any("the network changed" in each for each in words))
+                await until(lambda: reader.stage == "live")
                 await give((a, b), 2)
                 await until(lambda: reader.seen == [2])
+        (why,) = [each for each in words if "the network changed" in each]
+        assert "192.0.2.1 is gone, 192.0.2.2 is new" in why
+
+    asyncio.run(main())
+
+
+def test_the_monitor_moves_a_client_to_a_hub_that_answers_faster(tmp_path):
+    async def main():
+        words = []
+        async with (
+            places(tmp_path, 2) as (a, b),
+            Relay(a.port, delay=0.3) as slow,
+            Reader() as reader,
+        ):
+            await give((a, b), 1)
+            async with moving(reader, [slow.url, b.url], monitor=0.05, told=words.append):
+                await until(lambda: reader.hub == b.url and reader.stage == "live")
+                await give((a, b), 2)
+                await until(lambda: reader.seen == [2])
+        assert any(each.endswith("it answers faster") for each in words)
 
     asyncio.run(main())
 

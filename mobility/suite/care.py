@@ -1,0 +1,150 @@
+"""In whose care a client was, at every moment: the harness's own account of who had to keep what.
+
+It is made from what was promised on the wire (Welcome, MovedOut) and from what the harness did to
+nodes, never from what a core keeps. A proxy that gave its word must have every message that it
+could have: of a topic without history, whatever is published from its Welcome on; of one with a
+history, whatever that still had when the client's departure had to be noticed at the latest. The
+only excuse is that the proxy was down, and that ends soon after its restart. And a client that is
+live hears for itself, until it goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from psirp_sim.runtime.durations import MILLISECOND
+
+NEVER = 1 << 62
+UNDER_WAY = 60 * MILLISECOND
+"""How long a message may take through the system until it is durable."""
+UNNOTICED = 150 * MILLISECOND
+"""How long a client may be attached to nothing before it learns that."""
+LATE = 300 * MILLISECOND
+"""By how much a packet may be late, in a storm."""
+
+
+@dataclass(slots=True)
+class Spells:
+    """When a node was down, and when it stood still; the last may not be over."""
+
+    down: list[tuple[int, int]] = field(default_factory=list)
+    still: list[tuple[int, int]] = field(default_factory=list)
+
+    def observe(self, now: int, up: bool, paused: bool) -> None:
+        """This is how the node is from now on."""
+        for spells, holds in ((self.down, not up), (self.still, paused)):
+            going_on = bool(spells) and spells[-1][1] == NEVER
+            if holds and not going_on:
+                spells.append((now, NEVER))
+            elif going_on and not holds:
+                spells[-1] = (spells[-1][0], now)
+
+    def done_by(self, begun: int, length: int) -> int:
+        """When something is done for certain that takes so long and is begun anew after a crash."""
+        for begin, end in sorted(self.down + self.still):
+            if begin < begun + length and end > begun:
+                begun = end
+        return begun + length
+
+    def is_down(self, begin: int, end: int) -> bool:
+        """At any time between."""
+        return any(since <= end and until > begin for since, until in self.down)
+
+
+@dataclass(slots=True)
+class Stay:
+    """One move-in of a client, and what its proxy promised."""
+
+    proxy: str
+    welcomed: int = NEVER
+    """When the client learned that the proxy would notice its departure."""
+    moved_out: int = NEVER
+    """When it learned that the proxy had taken over."""
+    left: int = NEVER
+    """When it was there for the last time, if it went without a word."""
+    live: int = NEVER
+    """When the client said that it was."""
+    over: int = NEVER
+    """When everything had been consumed, and another proxy had given its word."""
+
+
+class Care:
+    """Of one client."""
+
+    def __init__(self, proxies: dict[str, Spells], silence: int, slowest: int) -> None:
+        """`silence`: until a departure is noticed; `slowest`: until a subscription is in effect."""
+        self._proxies = proxies
+        self._silence = silence
+        self._slowest = slowest
+        self._stays: list[Stay] = []
+
+    # What happens to the client
+
+    def came(self, proxy: str, now: int) -> None:
+        self.left(now)
+        self._stays.append(Stay(proxy))
+
+    def left(self, now: int) -> None:
+        """It is not there any more, or does not know any more that it is."""
+        if self._stays:
+            stay = self._stays[-1]
+            stay.left = min(stay.left, now)
+
+    def arrived(self, now: int) -> None:
+        self._stays[-1].live = now
+        self._end_earlier(now)
+
+    def welcomed(self, number: int, now: int) -> None:
+        """The word of the proxy of that stay reached the client."""
+        stay = self._stays[number]
+        stay.welcomed = min(stay.welcomed, now)
+        self._end_earlier(now)
+
+    def moved_out(self, number: int, now: int) -> None:
+        stay = self._stays[number]
+        stay.moved_out = min(stay.moved_out, now)
+
+    @property
+    def number(self) -> int:
+        """Of the present stay."""
+        return len(self._stays) - 1
+
+    def _end_earlier(self, now: int) -> None:
+        *earlier, present = self._stays
+        if present.live != NEVER and present.left == NEVER and present.welcomed != NEVER:
+            for stay in earlier:
+                stay.over = min(stay.over, now)
+
+    # What must have been kept
+
+    def kept(self, published: int, lost: int) -> bool:
+        """Whether some proxy must have a message that was published then, and that the system
+        itself had until it was `lost`; or the client itself must have heard it."""
+        return any(self._kept(stay, published, lost) for stay in self._stays)
+
+    def _kept(self, stay: Stay, published: int, lost: int) -> bool:
+        gone = min(stay.left, stay.moved_out)
+        if stay.live <= published < gone - UNDER_WAY - UNNOTICED:
+            return True
+        if published > stay.over - UNDER_WAY:
+            return False
+        spells = self._proxies[stay.proxy]
+        begin = max(published, self._takes_over(stay, spells, history=lost > published))
+        resubscribed = [spells.done_by(end, self._slowest + UNDER_WAY) for _, end in spells.down]
+        for moment in (begin, *(each for each in resubscribed if each > begin)):
+            if moment > lost:
+                continue
+            if moment == begin and spells.is_down(moment - self._slowest - UNDER_WAY, moment):
+                continue  # down, or not subscribed again for certain
+            if not spells.is_down(moment, spells.done_by(moment, UNDER_WAY)):
+                return True
+        return False
+
+    def _takes_over(self, stay: Stay, spells: Spells, history: bool) -> int:
+        """From when on, at the latest, the proxy is subscribed in the client's place."""
+        if not history:
+            return min(stay.welcomed, stay.moved_out)
+        noticed = NEVER
+        if stay.welcomed != NEVER and stay.left != NEVER:
+            noticed = spells.done_by(stay.left, LATE + self._silence + self._slowest + UNDER_WAY)
+        return min(noticed, stay.moved_out)
