@@ -30,7 +30,7 @@ from identifiers.errors import (
 )
 from identifiers.hosts import is_address, normalise_host
 from identifiers.ids import RendezvousId, ScopeId, members_item_id, rendezvous_id, scope_id
-from identifiers.jids import conversation_topic, is_conversation, jid_topic
+from identifiers.jids import conversation_topic, is_conversation, is_of_jid, jid_topic
 from identifiers.mqtt import mqtt_name, mqtt_topic_url
 from identifiers.position import Position, PublisherId
 from identifiers.topics import Topic, ZoneChannel, identify, zone_channel
@@ -65,6 +65,7 @@ __all__ = [
     "identify",
     "is_address",
     "is_conversation",
+    "is_of_jid",
     "jid_topic",
     "members_item_id",
     "mqtt_name",

@@ -44,9 +44,14 @@ def conversation_topic(sender: str, recipient: str) -> str:
     return _conversation(sender, recipient).text
 
 
+def is_of_jid(canonical: str) -> bool:
+    """Whether a canonical topic is what somebody with a JID says, or whether they are there."""
+    return canonical.startswith("xmpp:")
+
+
 def is_conversation(canonical: str) -> bool:
     """Whether a canonical topic is what somebody says to somebody."""
-    return canonical.startswith("xmpp:") and "?" in canonical
+    return is_of_jid(canonical) and "?" in canonical
 
 
 def _topic(jid: str) -> Canonical:

@@ -34,7 +34,8 @@ class Start:
     topic: Topic
     after: tuple[Position, ...] = ()
     last: int = 1
-    """How many of the last versions to begin with, where there is no Position."""
+    """How many of the last versions to begin with, where there is no Position, or none that is
+    known here."""
 
     @property
     def spelling(self) -> str:
@@ -140,14 +141,17 @@ class Resumption:
         async for event in self._unheard_of(start, unknown):
             heard = True
             yield event
-        resume[topic_id] = 0 if heard else latest.seq - 1
         if heard:
+            resume[topic_id] = 0
             return
+        before = await self._before_last(latest, max(1, start.last))
+        first = [*await store.history([topic_id], before, 1), latest][0]
+        resume[topic_id] = before
         for each in start.after:
             if each.publisher in highest:
                 # It numbers in a higher epoch: said now, and not again.
                 del self._last[topic_id, each.publisher]
-        yield notice_event("reset", start.spelling, start.after[-1], latest.position)
+        yield notice_event("reset", start.spelling, start.after[-1], first.position)
 
     async def _before_last(self, latest: Update, count: int) -> int:
         """The number before those of a topic's last so many updates."""

@@ -1,8 +1,9 @@
 """The other side of chat: a client that goes on whatever happens to its PSPH.
 
 It reads a stream and sends one message after the other. When the PSPH dies it turns to another, or
-to the same when that is back: it reads on after the last event, and what was not acknowledged is
-sent again under the same id. So every message is taken once, and shown once and in order.
+to the same when that is back: it reads on after the last event, and what was not acknowledged, or
+just before by the one that died, is sent again under the same id. So every message is shown once
+and in order.
 """
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import secrets
-from collections import deque
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import aiohttp
@@ -29,11 +28,10 @@ from psph.chat.events import (
     of_server,
 )
 from psph.chat.hubs import Hubs
-from psph.chat.message import BadMessage, clean, normal_jid
+from psph.chat.message import clean, normal_jid
+from psph.chat.outbox import Outbox, Outgoing
 from psph.chat.sse import LARGEST, EventReader, ServerEvent
 
-MOST_WAITING: Final = 1_000
-"""Messages that may wait to be sent."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 3.0
 _GROWTH: Final = 1.5
@@ -51,15 +49,6 @@ class ChatFailed(Exception):
 
 class _Lost(Exception):
     """The PSPH is gone, or cannot serve us now."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A message that was not acknowledged yet."""
-
-    recipient: str
-    text: str
-    id: str
 
 
 class ChatClient:
@@ -86,7 +75,7 @@ class ChatClient:
         self._seen = {
             (each.sender, each.recipient): Seen() for each in directions(self.me, self.buddies)
         }
-        self._waiting: deque[_Waiting] = deque()
+        self._outbox = Outbox()
         self._unseen: set[str] = set()
         """Ids of what was acknowledged and has not come over the stream yet."""
         self._changed = asyncio.Event()
@@ -97,7 +86,7 @@ class ChatClient:
     @property
     def waiting(self) -> int:
         """Messages that were not acknowledged yet."""
-        return len(self._waiting)
+        return len(self._outbox)
 
     def tell(self, event: ChatEvent) -> None:
         """Show something among what happens."""
@@ -106,23 +95,21 @@ class ChatClient:
     def say(self, text: str, recipient: str | None = None) -> None:
         """Send a message, whenever that is possible; BadMessage when it is none."""
         text = clean(text)
-        if len(self._waiting) >= MOST_WAITING:
-            raise BadMessage(f"{MOST_WAITING} messages wait already: wait until some are sent")
         to = self.buddies[0] if recipient is None else normal_jid(recipient)
-        self._waiting.append(_Waiting(to, text, secrets.token_hex(16)))
+        self._outbox.add(to, text)
         self._change()
 
     async def room(self) -> None:
         """Until another message may be said."""
-        await self._until(lambda: len(self._waiting) < MOST_WAITING)
+        await self._until(lambda: self._outbox.has_room)
 
     async def acknowledged(self) -> None:
         """Until everything that was said is."""
-        await self._until(lambda: not self._waiting)
+        await self._until(lambda: not self._outbox)
 
     async def echoed(self) -> None:
         """Until it was shown, too."""
-        await self._until(lambda: not self._waiting and not self._unseen)
+        await self._until(lambda: not self._outbox and not self._unseen)
 
     async def run(self) -> None:
         """Until it is cancelled, or ChatFailed."""
@@ -191,6 +178,7 @@ class ChatClient:
         again = self._lost
         self._serving, self._lost = (hub, token), False
         self._hubs.worked(hub)
+        self._outbox.at(hub, time.monotonic())
         self._change()
         self._show(Connected(hub, again))
 
@@ -219,12 +207,12 @@ class ChatClient:
     async def _send(self, session: aiohttp.ClientSession) -> None:
         pause = _FIRST_PAUSE
         while True:
-            await self._until(lambda: self._waiting and self._serving is not None)
+            await self._until(lambda: self._outbox and self._serving is not None)
             if self._serving is None:
                 continue
-            first, (hub, token) = self._waiting[0], self._serving
-            self._unseen.add(first.id)
-            wait = 0.0
+            first, (hub, token) = self._outbox.first, self._serving
+            if not first.again:
+                self._unseen.add(first.id)
             try:
                 wait = await self._post(session, hub, token, first)
             except (aiohttp.ClientError, OSError, TimeoutError, _Lost):
@@ -233,16 +221,18 @@ class ChatClient:
                 continue
             except ChatFailed as error:
                 self._unseen.discard(first.id)
+                self._outbox.refused(first)
                 self._show(NotSent(first.text, str(error)))
+            else:
+                if wait:
+                    await asyncio.sleep(wait)
+                    continue
+                self._outbox.taken(first, hub, time.monotonic())
             pause = _FIRST_PAUSE
-            if wait:
-                await asyncio.sleep(wait)
-                continue
-            self._waiting.popleft()
             self._change()
 
     async def _post(
-        self, session: aiohttp.ClientSession, hub: str, token: str, message: _Waiting
+        self, session: aiohttp.ClientSession, hub: str, token: str, message: Outgoing
     ) -> float:
         """0 when it was acknowledged, otherwise the seconds to wait until it may be."""
         body = {"from": self.me, "to": message.recipient, "text": message.text, "id": message.id}
@@ -283,6 +273,8 @@ class ChatClient:
 
 def _reason(error: Exception) -> str:
     """Why there is no connection, in words."""
+    if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
+        return "it closed the connection"
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
         return os.strerror(error.os_error.errno)
     return str(error) or type(error).__name__

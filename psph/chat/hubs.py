@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from bootstrap import Endpoint, NothingFound, Resolver
+from identifiers import jid_topic
 
 
 class Hubs(Protocol):
@@ -45,16 +46,22 @@ class GivenHubs:
 
 
 class FoundHubs:
-    """By the SRV records of a domain, which are looked at again every time: they change."""
+    """By the SRV records of a user's domain, which are looked at again every time: they change.
 
-    def __init__(self, resolver: Resolver, domain: str) -> None:
+    Users are spread over the PSPHs by their weights, and each comes to the same one every time:
+    what one user writes is in order where one PSPH has numbered it.
+    """
+
+    def __init__(self, resolver: Resolver, me: str) -> None:
         self._resolver = resolver
-        self._domain = domain
+        self._key = jid_topic(me)
+        self._domain = me.rpartition("@")[2]
         self._endpoints: dict[str, Endpoint] = {}
 
     async def choose(self) -> str:
         found = await self._resolver.find(self._domain)
-        self._endpoints = {_url(each): each for each in self._resolver.order(found.proxies)}
+        order = self._resolver.order(found.proxies, self._key)
+        self._endpoints = {_url(each): each for each in order}
         if not self._endpoints:
             raise NothingFound(f"{self._domain} has no PSPH: give one with --hub")
         return next(iter(self._endpoints))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
@@ -16,6 +17,13 @@ def one_line(text: str) -> str:
     """The text with everything escaped that could be more than a text in a line: nobody sends
     escape sequences to a terminal, or lines that look like somebody else's."""
     return "".join(_SHORT.get(each) or _plain(each) for each in text)
+
+
+def short_name(jid: str, all_jids: Iterable[str]) -> str:
+    """Without its domain, where nobody else of them would have the same name then."""
+    local = jid.partition("@")[0]
+    alike = [each for each in all_jids if each.partition("@")[0] == local]
+    return one_line(jid if len(alike) > 1 else local)
 
 
 def lines(text: str) -> list[str]:

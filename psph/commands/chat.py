@@ -74,7 +74,7 @@ def chat(
     for url in hubs:
         following.web_url(url, "--hub")
     try:
-        domain = normal_jid(me).rpartition("@")[2]
+        user = normal_jid(me)
         normal_jid(buddy)
     except BadMessage as error:
         raise click.UsageError(str(error)) from None
@@ -89,7 +89,7 @@ def chat(
         from psph.chat.client import ChatClient, ChatFailed
 
         shown: list[Callable[[ChatEvent], None]] = []
-        async with _hubs(hubs, servers, domain) as found:
+        async with _hubs(hubs, servers, user) as found:
             try:
                 client = ChatClient(
                     me, [buddy], found, lambda event: shown[0](event), token=token, history=history
@@ -125,7 +125,7 @@ def _token(path: Path | None) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _hubs(given: tuple[str, ...], servers: list[Server], domain: str) -> AsyncIterator[Any]:
+async def _hubs(given: tuple[str, ...], servers: list[Server], user: str) -> AsyncIterator[Any]:
     from bootstrap import Resolver
     from psph.chat.hubs import FoundHubs, GivenHubs
 
@@ -133,7 +133,7 @@ async def _hubs(given: tuple[str, ...], servers: list[Server], domain: str) -> A
         yield GivenHubs(given)
         return
     async with Resolver(servers) as resolver:
-        yield FoundHubs(resolver, domain)
+        yield FoundHubs(resolver, user)
 
 
 async def _beside(client: ChatClient, work: Coroutine[Any, Any, None]) -> None:

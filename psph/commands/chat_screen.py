@@ -87,7 +87,7 @@ class Screen:
 
     def _said(self, event: Said) -> None:
         mine = event.sender == self._client.me
-        name = showing.one_line(event.sender.partition("@")[0])
+        name = showing.short_name(event.sender, [self._client.me, *self._client.buddies])
         when = showing.time_of(event.at)
         first, *more = showing.lines(event.text)
         indent = " " * (len(when) + len(name) + 4)
@@ -112,5 +112,5 @@ class Screen:
             parts.append(("class:trouble", "  not connected"))
         if self._client.waiting:
             parts.append(("", f"  {self._client.waiting} waiting to be sent"))
-        parts.append(("", "  Ctrl-D leaves"))
+        parts.append(("", "  Ctrl-C leaves"))
         return FormattedText(parts)

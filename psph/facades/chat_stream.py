@@ -33,7 +33,7 @@ from psph.chat.conversation import (
     read_places,
 )
 from psph.chat.message import BadMessage
-from psph.chat.presence import Sightings
+from psph.chat.presence import MOST_SAYING, Sightings
 from psph.facades.chat_presence import Presences
 from push_hub.errors import Busy
 from push_hub.event_stream import HEARTBEAT, Event
@@ -134,6 +134,8 @@ class Reading:
         self._seen = [Seen() for _ in read]
         self._buddies = {presence_of(each).canonical: each for each in buddies}
         self._sightings = {each: Sightings() for each in buddies}
+        self._heard = 0
+        """The update up to which words about who is there were heard at the beginning."""
 
     @property
     def patience(self) -> float:
@@ -142,13 +144,24 @@ class Reading:
         return max(0.0, min(ends) - self._clock()) if ends else math.inf
 
     async def begin(self, stream: Stream) -> list[bytes]:
-        """Who is there, of all of them."""
+        """Who is there, of all of them, by the last words of each of their PSPHs."""
         for record in stream.records:
             if record.canonical in self._buddies:
-                latest = await self._hub.store.latest(record.id)
-                if latest is not None:
-                    self._notice(self._buddies[record.canonical], latest)
+                await self._look_back(self._buddies[record.canonical], record.id)
         return [self._presence(each) for each in self._sightings]
+
+    async def _look_back(self, jid: str, topic_id: int) -> None:
+        """Hear the last words about somebody, each as of its own time."""
+        sightings, store = self._sightings[jid], self._hub.store
+        kept = await store.versions(topic_id, MOST_SAYING)
+        first = await store.find(topic_id, kept[-1].position) if kept else None
+        if first is None:
+            return
+        for update in await store.history([topic_id], first - 1, MOST_SAYING):
+            sightings.passed(update.recorded_at)
+            self._notice(jid, update, update.recorded_at)
+            self._heard = max(self._heard, update.seq)
+        sightings.passed(self._clock())
 
     def read(self, event: Event) -> bytes:
         """What to send for an event; nothing for some."""
@@ -159,7 +172,9 @@ class Reading:
             return b""
         if update.topic in self._buddies:
             jid = self._buddies[update.topic]
-            return self._presence(jid) if self._notice(jid, update) else b""
+            # What the stream has of the history would be old words after new ones.
+            news = update.seq > self._heard and self._notice(jid, update, self._clock())
+            return self._presence(jid) if news else b""
         return self._message(update)
 
     def passed(self) -> bytes:
@@ -204,7 +219,9 @@ class Reading:
         notice, number = event.notice, self._directions.get(event.notice.topic)
         if number is None:
             return b""  # of presence only the latest counts
-        direction = self._read[number]
+        direction, resumes = self._read[number], notice.resumes
+        if resumes.publisher != notice.after.publisher and resumes.version == 1:
+            return b""  # another PSPH of the sender goes on, and all that it has taken comes
         return _event(
             notice.kind,
             {
@@ -215,7 +232,7 @@ class Reading:
             },
         )
 
-    def _notice(self, jid: str, update: Update) -> bool:
+    def _notice(self, jid: str, update: Update, now: float) -> bool:
         try:
             said = presence.read(update.body)
             if said.jid != jid:
@@ -224,7 +241,7 @@ class Reading:
             self._refused(update, error)
             return False
         sightings, publisher = self._sightings[jid], update.position.publisher
-        return sightings.heard(said, publisher, update.recorded_at, self._clock())
+        return sightings.heard(said, publisher, update.recorded_at, now)
 
     def _presence(self, jid: str) -> bytes:
         known = self._sightings[jid].known

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from pybloom_live import BloomFilter
 
-from identifiers import InvalidTopic, RendezvousId, ScopeId, Topic, identify
+from identifiers import InvalidTopic, RendezvousId, ScopeId, Topic, identify, is_of_jid
 from psirp_sim.publications.delivery import Place
 from psirp_sim.publications.events import Update
 from psirp_sim.publications.tracing import TRACE_ID
@@ -122,8 +122,6 @@ class Mapping:
             return None
 
     def _convert(self, update: Update) -> WebUpdate:
-        if not (update.signed or self._accept_unsigned):
-            raise Refused("unsigned")
         metadata: Map[str, str] = update.metadata
         try:
             topic = identify(metadata.get(TOPIC, ""))
@@ -131,6 +129,9 @@ class Mapping:
             raise Refused("no_topic") from None
         if (topic.sid.raw, topic.rid.raw) != (update.sid, update.rid):
             raise Refused("wrong_topic")
+        # Of a zone without a key anybody could say what its users are made to say.
+        if not update.signed and (is_of_jid(topic.canonical) or not self._accept_unsigned):
+            raise Refused("unsigned")
         trace_id = metadata.get(TRACE_ID, "")
         return WebUpdate(
             topic.canonical,

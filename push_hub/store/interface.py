@@ -238,8 +238,9 @@ class Store(Protocol):
     async def find(self, topic_id: int, position: Position) -> int | None:
         """The number of the update with this position; None when it is not in the history."""
 
-    async def traced(self, topic_id: int, trace_id: str, within: int) -> Update | None:
-        """The update with this trace id, if it is among the last so many of the topic."""
+    async def traced(self, topic_id: int, trace_id: str, within: int) -> list[Update]:
+        """Those of the last so many updates of the topic that have this trace id: each is of
+        another publisher."""
 
     async def backlog(
         self, topic_id: int, publisher: PublisherId, after: Position | None, limit: int

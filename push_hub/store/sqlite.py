@@ -278,7 +278,7 @@ class SqliteStore:
     async def find(self, topic_id: int, position: Position) -> int | None:
         return await self._engine.read(lambda db: kept.find(db, topic_id, position))
 
-    async def traced(self, topic_id: int, trace_id: str, within: int) -> Update | None:
+    async def traced(self, topic_id: int, trace_id: str, within: int) -> list[Update]:
         return await self._engine.read(lambda db: kept.traced(db, topic_id, trace_id, within))
 
     async def backlog(

@@ -88,14 +88,15 @@ def find(connection: sqlite3.Connection, topic_id: int, position: Position) -> i
 
 def traced(
     connection: sqlite3.Connection, topic_id: int, trace_id: str, within: int
-) -> Update | None:
-    """The update with this trace id, among the last so many of a topic."""
-    row = connection.execute(
+) -> list[Update]:
+    """The updates with this trace id, among the last so many of a topic."""
+    rows = connection.execute(
         "SELECT seq FROM (SELECT seq, trace_id FROM updates WHERE topic = ? ORDER BY seq DESC"
         " LIMIT ?) WHERE trace_id = ?",
         (topic_id, within, trace_id),
-    ).fetchone()
-    return None if row is None else by_seq(connection, row[0])
+    ).fetchall()
+    found = [by_seq(connection, row[0]) for row in rows]
+    return [each for each in found if each is not None]
 
 
 def backlog(

@@ -1,12 +1,14 @@
 """A domain with two PSPHs whose publisher sends to whichever is there, while each is killed.
 
 A reader in another domain gets every version that was accepted, once, and those of each PSPH in
-order.
+order. A user of the domain chats meanwhile, at whichever PSPH is there, with one of the other:
+every message is shown once and in order, at both ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
@@ -15,6 +17,8 @@ from identifiers import Position
 from push_hub.client import StreamFollower, StreamUpdate
 from tests.e2e.domains import Domains, Psph
 from tests.e2e.node_process import PATIENCE, eventually
+from tests.e2e.proxies.around import until
+from tests.e2e.talker import Talker, check
 
 A, B = "site-a.test", "site-b.test"
 FIRST, SECOND = f"one.{B}", f"two.{B}"
@@ -55,7 +59,41 @@ class Publisher:
                     await asyncio.sleep(0.1)
 
 
-async def talk(world, seen, notices):
+@asynccontextmanager
+async def chatting(world):
+    """Two talk until everything else is done."""
+    bob, alice = f"bob@{B}", f"alice@{A}"
+    found = "--dns", f"127.0.0.1:{world.dns_port}"
+
+    async def talk():
+        while True:
+            for each in both:
+                each.say()
+            await asyncio.sleep(0.1)
+
+    async with Talker(world, bob, alice, *found) as his, Talker(world, alice, bob, *found) as hers:
+        both = his, hers
+        await until(lambda: his.notes and hers.notes)
+        talking = asyncio.create_task(talk())
+        try:
+            yield both
+        finally:
+            talking.cancel()
+        await until(
+            lambda: all(len(each.lines) >= len(his.said) + len(hers.said) for each in both),
+            lambda: [(len(each.of(bob)), len(each.of(alice)), each.notes) for each in both],
+        )
+        for each in both:
+            await each.end()
+
+
+async def story(world, seen, notices):
+    async with chatting(world) as both:
+        publisher = await publish(world, seen, notices)
+    return publisher, both
+
+
+async def publish(world, seen, notices):
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=20)
 
     async def hubs():
@@ -105,7 +143,10 @@ def test_nothing_is_lost_when_the_writer_dies_and_comes_back(tmp_path):
         world.start()
         for name in (FIRST, SECOND):
             eventually(lambda name=name: world.proxies[name].ask("/proxy/status")["others"])
-        publisher = asyncio.run(talk(world, seen, notices))
+        publisher, talkers = asyncio.run(story(world, seen, notices))
+    check(*talkers)
+    # His PSPH was killed: he has gone on at the other, and perhaps back.
+    assert sum("again connected" in note for note in talkers[0].notes) >= 1, talkers[0].notes
     positions = [position for position, _ in seen]
     assert len(set(positions)) == len(positions)
     assert not notices

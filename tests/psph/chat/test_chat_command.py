@@ -8,7 +8,7 @@ import os
 import pty
 import re
 import signal
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -139,6 +139,32 @@ def test_another_psph_is_tried_when_one_is_dead(tmp_path):
                 assert events[0]["hub"] == dead
                 assert events[1] == {"event": "connected", "hub": chat.url, "again": True}
                 assert events[3]["text"] == "hello"
+
+    run(story())
+
+
+def test_what_a_psph_took_before_it_died_is_sent_to_the_next_ahead_of_the_rest(tmp_path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+
+    async def story():
+        async with AsyncExitStack() as life, room(tmp_path / "two") as two:
+            one = await life.enter_async_context(room(tmp_path / "one"))
+            async with talking(ALICE, BOB, one.url, two.url, more=["--json"]) as alice:
+                alice.say("first", "second")
+                await until(lambda: any("second" in each for each in alice.lines), "her messages")
+                await life.aclose()  # before anybody else has them
+                alice.say("third")
+                await alice.end()
+                events = [json.loads(line) for line in alice.lines]
+            async with two.listen(BOB, ALICE) as bob:
+                await until(lambda: len(bob.texts) == 3, "all of them")
+                assert bob.texts == ["first", "second", "third"]
+            said = [each for each in events if each["event"] == "message"]
+            assert [each["text"] for each in said] == bob.texts
+            assert [each["id"] for each in said] == [each["id"] for each in bob.of("message")]
+            (lost,) = [each for each in events if each["event"] == "disconnected"]
+            assert lost["reason"] in ("it closed the stream", "it closed the connection")
 
     run(story())
 

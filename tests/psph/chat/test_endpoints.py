@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import datetime
 
 import pytest
 
@@ -265,7 +266,30 @@ def test_what_left_the_history_is_a_gap_and_another_numbering_a_reset(tmp_path):
                 await until(lambda: lost.texts, "the latest")
                 (reset,) = lost.of("reset")
                 assert reset["after"] == f"{'f' * 32}.1.7"
-                assert lost.texts == ["8"]
+                assert reset["resumes"] == lost.of("message")[0]["position"]
+                await until(lambda: lost.texts[-1] == "8", "the rest")
+                assert lost.texts == [f"{number}" for number in range(4, 9)]
+            async with chat.listen(BOB, ALICE, after=other, history="2") as short:
+                await until(lambda: short.texts[-1:] == ["8"], "the last two")
+                assert short.texts == ["7", "8"]
+
+    run(story())
+
+
+def test_who_comes_from_a_psph_that_is_gone_has_all_that_the_next_has_taken(tmp_path):
+    async def story():
+        async with room(tmp_path) as chat:
+            gone = f"-,{'f' * 32}.1.7"
+            async with chat.listen(BOB, ALICE, after=gone) as early:
+                await chat.send(ALICE, BOB, "first")
+                await chat.send(ALICE, BOB, "second")
+                await until(lambda: len(early.texts) == 2, "both")
+            async with chat.listen(BOB, ALICE, after=gone) as late:
+                await until(lambda: len(late.texts) == 2, "both, once more")
+            for bob in (early, late):
+                assert bob.texts == ["first", "second"]
+                assert not bob.of("reset")
+                assert not bob.of("gap")
 
     run(story())
 
@@ -327,6 +351,33 @@ def test_somebody_who_is_not_heard_of_any_more_is_away(tmp_path):
     run(story())
 
 
+def test_whoever_comes_later_is_told_how_it_stands_and_not_how_it_was(tmp_path):
+    async def story():
+        async with room(tmp_path) as chat:
+
+            async def say(ttl):
+                word = presence.write(Presence(ALICE, True, ttl))
+                await chat.hub.publish(presence_of(ALICE), CONTENT_TYPE, word, superseding=True)
+
+            await say(0.6)
+            await asyncio.sleep(1)  # when that has ended
+            await say(60)
+            record = await chat.hub.store.topic(presence_of(ALICE))
+            came = await chat.hub.store.latest(record.id)
+            await asyncio.sleep(0.05)
+            await say(60)
+            await chat.send(ALICE, BOB, "after what is told of her")
+            async with chat.listen(BOB, ALICE) as bob:
+                await until(lambda: bob.texts, "the message")
+                await chat.send(ALICE, BOB, "and later")
+                await until(lambda: len(bob.texts) == 2, "another")
+                assert bob.states(ALICE) == ["here"]
+                since = datetime.fromisoformat(bob.of("presence")[0]["since"]).timestamp()
+                assert abs(since - came.recorded_at) < 0.002
+
+    run(story())
+
+
 def test_what_is_no_message_of_whom_its_topic_says_is_left_out_and_counted(tmp_path):
     async def story():
         async with room(tmp_path) as chat, chat.listen(BOB, ALICE) as bob:
@@ -358,6 +409,27 @@ def test_a_message_that_two_psphs_of_a_domain_have_taken_is_shown_once(tmp_path)
             await chat.send(ALICE, BOB, "next")
             await until(lambda: "next" in bob.texts, "the next")
             assert bob.texts == ["once", "next"]
+
+    run(story())
+
+
+def test_a_message_that_came_from_another_psph_of_the_domain_is_taken_here_too(tmp_path):
+    async def story():
+        async with room(tmp_path) as chat:
+            identity, elsewhere = new_id(), Position(PublisherId(b"p" * 16), 1, 1)
+            await chat.hub.accept(
+                identify(TOPIC), CONTENT_TYPE, messages.write(Message(ALICE, "once")),
+                position=elsewhere, trace_id=identity, published=True,
+            )  # fmt: skip
+            here = [await chat.send(ALICE, BOB, "once", identity) for _ in range(3)]
+            assert len({each["position"] for each in here}) == 1
+            assert here[0]["position"] != str(elsewhere)
+            other = message(text="another", id=identity)
+            assert (await chat.post(other, token_of(KEY, ALICE)))[0] == 409
+            async with chat.listen(BOB, ALICE) as bob:
+                await chat.send(ALICE, BOB, "next")
+                await until(lambda: "next" in bob.texts, "the next")
+                assert bob.texts == ["once", "next"]
 
     run(story())
 

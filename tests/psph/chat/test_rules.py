@@ -306,6 +306,13 @@ def test_lines_cannot_look_like_those_of_others():
     assert showing.lines("a\n\tb\x07") == ["a", "    b\\x07"]
 
 
+def test_who_has_the_same_name_in_another_domain_is_shown_with_it():
+    namesake = "alice@site-b.test"
+    assert showing.short_name(ALICE, [ALICE, BOB]) == "alice"
+    assert showing.short_name(ALICE, [ALICE, namesake]) == ALICE
+    assert showing.short_name(namesake, [ALICE, namesake]) == namesake
+
+
 @pytest.mark.parametrize("text", ["", "yesterday", "9999-99-99", "0001-01-01T00:00:00Z"])
 def test_a_time_that_is_none_is_left_out(text):
     assert isinstance(showing.time_of(text), str)

@@ -74,6 +74,18 @@ def test_what_is_no_header_becomes_none(mapping, kind):
     assert (update.content_type, update.trace_id) == (DEFAULT_TYPE, "")
 
 
+@pytest.mark.parametrize(
+    "said", ["xmpp:alice@site-b.test?to=bob@site-a.test", "xmpp:a@site-b.test"]
+)
+def test_what_users_say_is_signed_whatever_is_configured(mapping, said):
+    topic = identify(said)
+    update = replace(WEB, topic=topic.canonical)
+    ids = {"sid": topic.sid.raw, "rid": topic.rid.raw}
+    assert mapping.convert(publication(update, signed=False, **ids)) is None
+    assert mapping._counters == {"unsigned": 1}
+    assert mapping.convert(publication(update, **ids)) == update
+
+
 def test_unsigned_publications_are_taken_where_that_is_configured(mapping):
     assert mapping.convert(publication(signed=False)) == WEB
     strict = Mapping(ModelRegistry(), Counter(), accept_unsigned=False)
