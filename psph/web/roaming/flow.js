@@ -25,6 +25,8 @@ export class Flow {
   #held = new Map(); // by publisher: Map from the text of a Position to [Position, message]
   #goal = new Map(); // by publisher: everything up to there exists
   #owed = new Map(); // by publisher: up to there the hub itself has yet to bring it
+  #marks = new Map(); // by publisher: so far the hub's stream is, and brings what is newer
+  #fresh = false; // the topic began here: a buffer that began earlier has nothing of use
   #blind = false; // the hub could not say from where on it brings everything
   #whole;
   #begun;
@@ -44,8 +46,8 @@ export class Flow {
   restart() {
     this.ready = false; // the stream of the new hub is in effect
     this.live = false; // nothing is waited for any more; set by who knows that
-    this.#blind = false;
-    for (const each of [this.#held, this.#goal, this.#owed]) each.clear();
+    this.#blind = this.#fresh = false;
+    for (const each of [this.#held, this.#goal, this.#owed, this.#marks]) each.clear();
   }
 
   // As it is stored, and as questions to proxies have it.
@@ -64,24 +66,31 @@ export class Flow {
   subscribed(base) {
     this.ready = true;
     if (!this.#begun) {
-      this.#begun = true;
+      this.#begun = this.#fresh = true;
       this.#whole = base.length > 0;
       for (const each of base) {
         this.#cursor.set(each.publisher, each);
-        this.#forget(each);
+        this.#mark(each);
       }
+      this.#held.clear();
+      this.#goal.clear();
       return;
     }
     this.#blind = base.length === 0;
     for (const each of base) {
+      this.#mark(each);
       if (!this.#isNew(each)) continue;
       this.aim(each);
       this.#owed.set(each.publisher, each);
     }
   }
 
-  // Everything up to there exists: it comes, or is missing.
+  // A buffer's word that everything up to there exists: it comes, or is missing.
   aim(position) {
+    if (!this.#fresh) this.#aim(position);
+  }
+
+  #aim(position) {
     // Of a stream never heard of, nothing before its first message can be missed.
     if (!this.#cursor.has(position.publisher) && !this.#whole) return;
     const goal = this.#goal.get(position.publisher);
@@ -90,6 +99,7 @@ export class Flow {
 
   offer(position, message, direct) {
     if (direct) this.#cameDirectly(position);
+    else if (this.#fresh) return;
     if (!this.#isNew(position)) return;
     let held = this.#held.get(position.publisher);
     if (!held) this.#held.set(position.publisher, (held = new Map()));
@@ -101,7 +111,7 @@ export class Flow {
   missing(resumes) {
     const last = { ...resumes, version: resumes.version - 1n };
     this.#cameDirectly(last);
-    this.aim(last);
+    this.#aim(last);
   }
 
   // What goes on
@@ -111,11 +121,14 @@ export class Flow {
     return this.ready && this.#owed.size === 0;
   }
 
-  // Something exists, or may, that is not here.
+  // Something exists, or may, that is not here and will not come directly.
   get lacking() {
-    const some = (values, test) => [...values].some(test);
-    return this.#blind || some(this.#goal.values(), (each) => this.#isNew(each))
-      || some(this.#held.values(), (held) => held.size > 0);
+    const known = (publisher) => {
+      const goal = this.#goal.get(publisher);
+      return this.#held.get(publisher)?.size > 0 || (goal !== undefined && this.#isNew(goal));
+    };
+    const marks = [...this.#marks.values()];
+    return this.#blind || marks.some((mark) => this.#isNew(mark) && known(mark.publisher));
   }
 
   // Everything that directly follows the cursor. Each one yielded has moved the cursor.
@@ -127,23 +140,30 @@ export class Flow {
     }
   }
 
-  // Everything, with gaps where something is missing.
+  // Everything up to where the hub's stream is, with gaps where something is missing. What is newer
+  // comes directly; only where the hub could not tell, everything goes.
   *flush(reason) {
+    const reached = (position) => {
+      const mark = this.#marks.get(position.publisher);
+      return this.#blind || (mark !== undefined && !before(mark, position));
+    };
     for (const publisher of new Set([...this.#held.keys(), ...this.#goal.keys()])) {
       const held = this.#held.get(publisher) ?? new Map();
       for (const each of [...held.values()].sort(([one], [other]) => order(one, other))) {
+        if (!reached(each[0])) continue;
         yield* this.#hole(each[0], reason);
         yield* this.#pass(held, each);
       }
-      const goal = this.#goal.get(publisher);
+      let goal = this.#goal.get(publisher);
+      if (goal && !reached(goal)) goal = this.#marks.get(publisher);
       if (goal && this.#isNew(goal)) {
         yield* this.#hole({ ...goal, version: goal.version + 1n }, reason);
         this.#cursor.set(publisher, goal);
       }
     }
-    this.#held.clear();
     this.#goal.clear();
     this.#blind = false;
+    yield* this.take();
   }
 
   #isNew(position) {
@@ -151,15 +171,15 @@ export class Flow {
     return !at || before(at, position);
   }
 
-  #cameDirectly(position) {
-    const owed = this.#owed.get(position.publisher);
-    if (owed && !before(position, owed)) this.#owed.delete(position.publisher);
+  #mark(position) {
+    const mark = this.#marks.get(position.publisher);
+    if (!mark || before(mark, position)) this.#marks.set(position.publisher, position);
   }
 
-  // A buffer, or a stream that was quicker than its base, may begin before the base.
-  #forget(upTo) {
-    const held = this.#held.get(upTo.publisher) ?? new Map();
-    for (const [key, [position]] of held) if (!before(upTo, position)) held.delete(key);
+  #cameDirectly(position) {
+    this.#mark(position);
+    const owed = this.#owed.get(position.publisher);
+    if (owed && !before(position, owed)) this.#owed.delete(position.publisher);
   }
 
   // The key of what comes next, if it is known.

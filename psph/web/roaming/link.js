@@ -1,8 +1,8 @@
 // The connection to one hub: its streams of topics, and questions to its mobility proxy.
 //
 // A browser opens six connections to a server of HTTP/1.1: here each topic takes one, the proxy
-// one, and questions at most one. When any of the streams breaks, or that of the proxy falls silent,
-// the hub counts as gone.
+// one, and questions at most one. When a stream breaks, or that of the proxy falls silent, the hub
+// counts as gone.
 
 const SILENT = 3; // heartbeats that may be missing
 const FIRST_RETRY = 1_000;
@@ -20,7 +20,7 @@ export class Link {
   #calls = new Map(); // by number: who waits for the answer
   #lastCall = Math.floor(Math.random() * 2 ** 40);
   #silence = 0;
-  #queue = Promise.resolve();
+  #queue; // until the last question was sent
   #open = true;
 
   // `broken(reason)` is called once, when the hub is gone; not after `close`. `refused(answer)` is
@@ -28,7 +28,7 @@ export class Link {
   constructor(url, { broken, refused }) {
     this.#url = url;
     this.#broken = broken;
-    this.#listen(`/mobility/stream?session=${this.#session}`, {
+    const source = this.#listen(`/mobility/stream?session=${this.#session}`, {
       alive: (data) => this.#expect(Number(data)),
       mobility: (data) => {
         const answer = JSON.parse(data);
@@ -38,6 +38,8 @@ export class Link {
         waiting?.(answer);
       },
     });
+    // A proxy takes a session that speaks and does not listen for one that is over.
+    this.#queue = new Promise((resolve) => source.addEventListener("open", resolve));
   }
 
   // Stream a topic after Positions (null: from now on). Handlers: update and gap get the data, base
@@ -100,6 +102,7 @@ export class Link {
     }
     // It would come back by itself, with one Position: a client that moves has one of each topic.
     source.addEventListener("error", () => this.#break("its stream ended"));
+    return source;
   }
 
   #expect(seconds) {

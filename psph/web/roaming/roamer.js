@@ -20,6 +20,7 @@ import { Speeds, askHub } from "./speeds.js";
 
 const MOST_DEBTS = 16; // stays that may keep something; of more, the oldest is given up
 const ALIVE = 20; // seconds between signs of life: a tab in the background may do little more often
+const REPORT = 5; // likewise, to a proxy that wants to know what was consumed
 const LOOK = 2_000; // between looks at how fast the hubs answer
 const FIRST_PAUSE = 300; // while no hub answers
 const LONGEST_PAUSE = 5_000;
@@ -107,19 +108,19 @@ export class Roamer {
     this.#detach();
     if (!this.#timers.length) {
       this.#timers.push(setInterval(() => this.#look(), LOOK));
-      this.#timers.push(setInterval(() => this.#signOfLife(), ALIVE * 1_000));
+      this.#timers.push(setInterval(() => this.#signOfLife(true), ALIVE * 1_000));
+      this.#timers.push(setInterval(() => this.#signOfLife(), REPORT * 1_000));
       this.#look();
     }
     for (let wait = FIRST_PAUSE; ; wait = Math.min(2 * wait, LONGEST_PAUSE)) {
       for (const hub of candidates) {
-        try {
-          const { proxy } = await askHub(hub);
-          if (attempt === this.#attempt) this.#arrive(hub, proxy, { from, to: hub, reason, began });
+        const said = await askHub(hub).catch((error) => error);
+        if (attempt !== this.#attempt) return;
+        if (!(said instanceof Error)) {
+          this.#arrive(hub, said.proxy, { from, to: hub, reason, began });
           return;
-        } catch (error) {
-          if (attempt !== this.#attempt) return;
-          this.#notice({ type: "unusable", hub, reason: error.message });
         }
+        this.#notice({ type: "unusable", hub, reason: said.message });
       }
       await pause(wait);
       if (attempt !== this.#attempt) return;
@@ -157,6 +158,8 @@ export class Roamer {
           this.#heard(flow, move, () => {
             flow.subscribed(positions.map(parsePosition));
             this.#note(flow);
+            // Until its proxy knows where a new subscription began it could not take over there.
+            this.#signOfLife();
           }),
       });
     }
@@ -171,6 +174,7 @@ export class Roamer {
       if (answer.type === "welcome") {
         this.#welcomed = true;
         this.#report = answer.report === true;
+        this.#signOfLife();
         this.#release(link);
         return;
       }
@@ -279,13 +283,17 @@ export class Roamer {
   // Everything has been consumed: earlier stays may be forgotten, once this proxy has taken over.
   #release(link) {
     if (this.stage !== "live" || !this.#welcomed) return;
-    for (const [proxy, stay] of this.#kept.debts.slice(0, -1)) {
-      link.ask({ type: "release", ...this.#who, proxy, stay }).then(({ type }) => {
-        if (link !== this.#link || type !== "released" || !this.#checkClaim()) return;
-        this.#kept.debts = this.#kept.debts.filter((each) => each[1] !== stay);
-        this.#memory.save();
-      });
+    for (const debt of this.#kept.debts.slice(0, -1)) this.#pay(debt, link);
+  }
+
+  async #pay([proxy, stay], link) {
+    for (let type = ""; type !== "released"; ) {
+      if (type) await pause(LONGEST_PAUSE);
+      ({ type } = await link.ask({ type: "release", ...this.#who, proxy, stay }));
+      if (link !== this.#link || !this.#checkClaim()) return;
     }
+    this.#kept.debts = this.#kept.debts.filter((each) => each[1] !== stay);
+    this.#memory.save();
   }
 
   // Being there
@@ -294,9 +302,10 @@ export class Roamer {
     return Object.fromEntries([...this.#flows].map(([topic, flow]) => [topic, flow.places]));
   }
 
-  async #signOfLife() {
+  // With what was consumed, if the proxy wants to know; if it does not, only when it is `due`.
+  async #signOfLife(due = false) {
     const link = this.#link;
-    if (!link || !this.#welcomed) return;
+    if (!link || !this.#welcomed || !(due || this.#report)) return;
     const topics = this.#report ? this.#places() : {};
     const answer = await link.ask({ type: "alive", ...this.#who, topics });
     if (link === this.#link && answer.code === "stranger") this.#moveIn(link);

@@ -41,8 +41,8 @@ export class Roam {
     at("roam-body").hidden = unreachable;
     at("roam-trouble").hidden = !unreachable;
     if (unreachable) {
-      setText(at("roam-trouble"), "The hubs of this world can be reached only on the machine that it"
-        + " runs on. Open the page there to roam.");
+      setText(at("roam-trouble"), "The hubs of this world can be reached only on the machine that"
+        + " it runs on. Open the page there to roam.");
       return;
     }
     this.#forgetOtherWorlds();

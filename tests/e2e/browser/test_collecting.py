@@ -1,5 +1,5 @@
-"""The module in a page of somebody else, at hubs whose history does not suffice: what only an earlier
-proxy kept is collected, and what nobody kept is a gap."""
+"""The module in a page of somebody else, at hubs whose history does not suffice: what only an
+earlier proxy kept is collected, and what nobody kept is a gap."""
 
 from __future__ import annotations
 
@@ -72,9 +72,13 @@ class Hubs:
     def end(self):
         self._loop.call_soon_threadsafe(self._over.set)
 
-    def do(self, work):
+    def begin(self, work):
         """Run a coroutine where the hubs run."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS)
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def do(self, work):
+        """The same, and wait for it."""
+        return self.begin(work).result(SECONDS)
 
 
 @contextmanager
@@ -90,12 +94,19 @@ def running(directory):
         thread.join(SECONDS)
 
 
+def opened(context, hubs):
+    page = context.new_page()
+    page.set_default_timeout(SECONDS * 1_000)
+    page.goto(hubs.page)
+    page.wait_for_function("() => window.roamer")
+    return page
+
+
 def test_a_page_collects_what_only_an_earlier_proxy_has(tmp_path, browser):
     with running(tmp_path) as hubs:
         a, b = hubs.a, hubs.b
         context = browser.new_context()
-        page = context.new_page()
-        page.set_default_timeout(SECONDS * 1_000)
+        page = opened(context, hubs)
 
         def has(*told):
             same = "told => JSON.stringify(roamer.effect) === told"
@@ -105,13 +116,12 @@ def test_a_page_collects_what_only_an_earlier_proxy_has(tmp_path, browser):
             page.wait_for_function("() => roamer.stage === 'live'")
 
         hubs.do(give((a, b), 1))
-        page.goto(hubs.page)
-        page.wait_for_function("() => window.roamer")
         page.evaluate("() => roamer.move(roamer.hubs[0])")
         is_live()
         hubs.do(give((a, b), 2, 3))
         has("2", "3")
-        hubs.do(until(lambda: len(a.stays("here")) == 1))
+        # From now on it can take over: it knows how far the client is.
+        hubs.do(until(lambda: any(each.record.topics[TOPIC] for each in a.stays("here"))))
 
         # Without a word: it is closed, and opened again later.
         page.goto("about:blank")
@@ -136,13 +146,47 @@ def test_a_page_collects_what_only_an_earlier_proxy_has(tmp_path, browser):
 
         # A copy of the client with the same secret, elsewhere: the later one is it.
         copy = browser.new_context(storage_state=context.storage_state())
-        other = copy.new_page()
-        other.goto(hubs.page)
-        other.wait_for_function("() => window.roamer")
+        other = opened(copy, hubs)
         other.evaluate("() => roamer.move(roamer.hubs[0])")
         other.wait_for_function("() => roamer.stage === 'live'")
         hubs.do(give((a,), 13))
         other.wait_for_function("() => String(roamer.effect).endsWith('12,13')")
         page.wait_for_function("() => roamer.stage === 'superseded'")
         copy.close()
+        context.close()
+
+
+def test_a_page_that_moves_all_the_time_gets_everything_once(tmp_path, browser):
+    versions = range(2, 91)
+    with running(tmp_path) as hubs:
+
+        async def publish():
+            for version in versions:
+                # One hub has it before the other.
+                ahead, behind = (hubs.a, hubs.b) if version // 10 % 2 else (hubs.b, hubs.a)
+                await give((ahead,), version)
+                await asyncio.sleep(0.015)
+                await give((behind,), version)
+                await asyncio.sleep(0.015)
+
+        context = browser.new_context()
+        page = opened(context, hubs)
+        hubs.do(give((hubs.a, hubs.b), 1))
+        page.evaluate("() => roamer.start()")
+        page.wait_for_function("() => roamer.stage === 'live'")
+        published = hubs.begin(publish())
+        moves = """() => {
+            let moves = 0;
+            setInterval(() => roamer.move(roamer.hubs[(moves += 1) % 2]), 120);
+        }"""
+        page.evaluate(moves)
+        for share in (3, 2):
+            page.wait_for_function(f"() => roamer.effect?.length > {len(versions) // share}")
+            page.goto("about:blank")  # in the middle of whatever it was doing
+            page.goto(hubs.page)
+            page.wait_for_function("() => window.roamer")
+            page.evaluate(moves)
+        published.result(SECONDS)
+        page.wait_for_function(f"() => roamer.effect.at(-1) === '{versions[-1]}'")
+        assert page.evaluate("() => roamer.effect") == list(map(str, versions))
         context.close()

@@ -32,6 +32,7 @@ class Traveller:
             page.goto(f"{visitor.address}#roam")
         self.page = page
         self.now = self.page.locator("#roam-now")
+        self.log = self.page.get_by_role("log", name="Hand-offs")
 
     def is_at(self, domain):
         expect(self.now).to_have_text(f"The page is at {domain}.", **SOON)
@@ -102,7 +103,7 @@ def test_it_goes_on_at_the_other_hub_when_its_own_is_stopped(traveller):
     page.get_by_role("button", name="Stop psph-a").click()
     try:
         traveller.is_at("site-b.test")
-        expect(page.get_by_role("log", name="Hand-offs")).to_contain_text("site-a.test is lost")
+        expect(traveller.log).to_contain_text("site-a.test is lost", **SOON)
         traveller.publish()
         traveller.has(1, 2)
         # Its website has nobody to tell meanwhile, and says so.
@@ -137,7 +138,7 @@ def test_a_reload_goes_on_where_it_was(traveller, world):
     for index, line in enumerate(before):
         traveller.has(index, len(line) + 1)
     assert [line[: len(was)] for line, was in zip(traveller.lines(), before, strict=True)] == before
-    expect(page.get_by_role("log", name="Hand-offs")).to_contain_text("loaded again")
+    expect(traveller.log).to_contain_text("loaded again", **SOON)
 
 
 def test_it_goes_where_it_is_answered_faster(traveller):
@@ -147,7 +148,7 @@ def test_it_goes_where_it_is_answered_faster(traveller):
     page.get_by_label("Go where it answers faster").check()
     page.get_by_role("radio", name="site-b.test").check()
     traveller.is_at("site-b.test")
-    expect(page.get_by_role("log", name="Hand-offs")).to_contain_text("it answers faster")
+    expect(traveller.log).to_contain_text("it answers faster", **SOON)
     traveller.has(0, 1)
     traveller.has(1, 1)
 
