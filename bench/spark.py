@@ -21,7 +21,8 @@ NOTES = [
     "driver: 1 GB of memory; traces generated with seed 1, four domains, eight nodes",
     "total_s: all that psph report does, of the larger size; the session is up already",
     "bare aggregate: the same files and rows, exact percentiles of one number of 20,000 values",
-    "latency_vs_bare_aggregate: time of that against the table alone, with the clocks known",
+    "latency_vs_bare_aggregate: time of that against the table alone, with the clocks known; this"
+    " and vs_duckdb are of the smaller size",
     "growth_1m_10m: total of the larger size against that of the smaller",
     "a small report is made before anything is measured",
 ]
