@@ -92,7 +92,8 @@ export class Flow {
 
   #aim(position) {
     // Of a stream never heard of, nothing before its first message can be missed.
-    if (!this.#cursor.has(position.publisher) && !this.#whole) return;
+    const heardOf = this.#cursor.has(position.publisher) || this.#held.get(position.publisher)?.size;
+    if (!heardOf && !this.#whole) return;
     const goal = this.#goal.get(position.publisher);
     if (!goal || before(goal, position)) this.#goal.set(position.publisher, position);
   }
