@@ -40,7 +40,7 @@ class Ledger:
     at: dict[tuple[str, PublisherId], int] = field(default_factory=dict)
     """The last version consumed of each stream."""
     left_at: int | None = None
-    """When the client left the place where it was last live."""
+    """When the client left the place where it was last live, or crashed there."""
     gaps: int = 0
 
     def restored(self, at: dict[tuple[str, PublisherId], int]) -> None:
@@ -122,7 +122,7 @@ class Ledger:
         raise InvariantViolated(f"{self.name} on {topic}: {what}")
 
     def left(self, now: int) -> None:
-        """The client moves, or is moving still."""
+        """The client moves, or is moving still, or is down."""
         self.left_at = now if self.left_at is None else self.left_at
 
     def arrived(self) -> None:

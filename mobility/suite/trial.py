@@ -210,6 +210,8 @@ class MobilityTrial:
             spells.observe(self.world.now, node.up, node.paused)
         for name in self.clients:
             if not self.world.nodes[name].up:
+                # From now on, not from when it is up again, what its proxy keeps only grows.
+                self.ledgers[name].left(self.world.now)
                 self.ledgers[name].care.left(self.world.now)
 
     # What must hold
