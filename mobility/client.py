@@ -218,7 +218,8 @@ class MobileClient:
         self._notify(MovedIn(self.proxy, collected, missing))
 
     def _on_welcomed(self) -> None:
-        if self.stage is Stage.LIVE:
+        # A client that is leaving holds what comes behind a hole, and the next place must find it.
+        if self.stage is Stage.LIVE and not self._leaving:
             self._debts.pay()
         self._debts.release()
         if self._arrival is not None:
