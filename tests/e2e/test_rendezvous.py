@@ -271,11 +271,12 @@ address = "127.0.0.1:{other_port}"
 
 [rendezvous]
 members = ["r1", "r2"]
-lease_s = 6
+lease_s = 30
 writer_lease_s = 3
-settle_s = 2
+settle_s = 10
 time_out_s = 4
 """
+"""The times of the client's `SETTINGS`: a server with a shorter lease would forget it."""
 
 
 @pytest.fixture
