@@ -65,14 +65,15 @@ async def get_stream(request: web.Request) -> web.StreamResponse:
         audible = request.query.get("heartbeat") == "event"
         heartbeat = alive_event(hub.settings.heartbeat) if audible else HEARTBEAT
         await response.write(b"retry: 3000\n\n" + (heartbeat if audible else b""))
-        async for event in stream:
-            await response.write(heartbeat if event is None else event.data)
-            if based and event is not None and event.caught_up:
-                for topic, base in (await stream.bases()).items():
-                    await response.write(base_event(topic, base))
-            if event is not None and event.update is not None:
-                hub.counters["browser_events"] += 1
-                hub.context.tracer.browser_sent(event.update, stream.name)
+        async for batch in stream.batches():
+            said = [event.data for event in batch] or [heartbeat]
+            if based and batch and batch[-1].caught_up:
+                said += (base_event(topic, base) for topic, base in (await stream.bases()).items())
+            await response.write(b"".join(said))
+            for event in batch:
+                if event.update is not None:
+                    hub.counters["browser_events"] += 1
+                    hub.context.tracer.browser_sent(event.update, stream.name)
     except (ConnectionError, TimeoutError):
         pass  # the browser left
     finally:

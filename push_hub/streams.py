@@ -16,8 +16,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from identifiers import Position, Topic
 from push_hub.context import Context
 from push_hub.errors import Refused
-from push_hub.event_stream import Event, caught_up_event, update_event
+from push_hub.event_stream import Event, caught_up_event
 from push_hub.recalling import Recalling
+from push_hub.recent import Recent, Remembered
 from push_hub.resuming import Resumption, Start
 from push_hub.store.records import TopicRecord, Update
 
@@ -32,6 +33,7 @@ class Streams:
         self._opened = 0
         self._closed = False
         self._recalling = Recalling(context)
+        self._recent = Recent(context.settings.history)
         self.opened: Callable[[], object] = lambda: None
         """Called when somebody begins to watch."""
 
@@ -79,10 +81,15 @@ class Streams:
             self._count -= 1
             raise
         starts = [
-            Start(record.id, topic, tuple(positions or ()), 0 if positions is None else last)
+            Start(
+                record.id, topic, tuple(positions or ()), 0 if positions is None else last,
+                record.canonical,
+            )  # fmt: skip
             for record, topic, positions in zip(records, topics, after, strict=True)
         ]
-        resumption = Resumption(self._context, self._recalling, starts, whole=whole, shared=shared)
+        resumption = Resumption(
+            self._context, self._recalling, self._recent, starts, whole=whole, shared=shared
+        )
         self._opened += 1
         stream = Stream(self._context, resumption, records, topics, name, whole)
         stream.reader = f"{name} {self._opened}"
@@ -108,13 +115,10 @@ class Streams:
         self._count -= 1
 
     def send(self, update: Update) -> None:
-        """To every stream of the topic. One event is made for all that spell it alike."""
-        made: dict[tuple[str, bool], Event] = {}
+        """To every stream of the topic."""
+        made = self._recent.add(update)
         for stream in tuple(self._by_topic.get(update.topic_id, ())):
-            form = (stream.spellings[update.topic_id], stream.whole)
-            if form not in made:
-                made[form] = update_event(update, *form)
-            stream.put(made[form])
+            stream.put(made)
 
     def close(self) -> None:
         """End all streams: the browsers come back when the hub does."""
@@ -154,15 +158,15 @@ class Stream:
         """Cuts the connection, whose writer may be waiting for the browser."""
         self._context = context
         self._resumption = resumption
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[Remembered | None] = asyncio.Queue()
         self._size = 0
         self._ended = False
 
-    def put(self, event: Event) -> None:
-        """Queue an event, or drop the browser when too much is waiting for it."""
+    def put(self, update: Remembered) -> None:
+        """Queue an update, or drop the browser when too much is waiting for it."""
         if self._ended:
             return
-        self._size += len(event.data)
+        self._size += self._size_of(update)
         # One event larger than the buffer is let through when nothing else waits.
         if self._size > self._context.settings.stream_buffer and not self._queue.empty():
             self._context.counters["streams_dropped"] += 1
@@ -170,7 +174,7 @@ class Stream:
             self.end()
             self.abort()
             return
-        self._queue.put_nowait(event)
+        self._queue.put_nowait(update)
 
     async def bases(self) -> dict[str, tuple[Position, ...]]:
         """Once it has caught up: where its reader is in each topic, as that is spelled."""
@@ -186,20 +190,32 @@ class Stream:
             self._queue.put_nowait(None)
 
     async def __aiter__(self) -> AsyncIterator[Event | None]:
-        async for event in self._resumption.catch_up():
-            yield event
-        yield caught_up_event()
+        async for batch in self.batches():
+            for event in batch:
+                yield event
+            if not batch:
+                yield None
+
+    async def batches(self) -> AsyncIterator[list[Event]]:
+        """Events that are there at the same moment; none is a moment to send a heartbeat."""
+        async for batch in self._resumption.catch_up():
+            yield batch
+        yield [caught_up_event()]
         heartbeat = self._context.settings.heartbeat
-        waiting: Event | None
         while not self._ended:
             try:
                 async with asyncio.timeout(heartbeat):
                     waiting = await self._queue.get()
             except TimeoutError:
-                yield None
+                yield []
                 continue
             if waiting is None:
                 return
-            self._size -= len(waiting.data)
-            async for event in self._resumption.next(waiting):
-                yield event
+            self._size -= self._size_of(waiting)
+            batch = [event async for event in self._resumption.next(waiting)]
+            if batch:
+                yield batch
+
+    def _size_of(self, update: Remembered) -> int:
+        spelling = self.spellings[update.update.topic_id]
+        return len(update.event(spelling, self.whole).data)
