@@ -104,8 +104,9 @@ class Arrival:
             self._collect_next()
 
     def welcomed(self) -> None:
-        """The proxy has taken over, so it may have something, too."""
-        if self._mode is Mode.POSITION and not self._over:
+        """The proxy has taken over, so it may have something, too, where there is no history."""
+        replayed = all(self._pubsub.history(flow.topic) for flow in self._flows)
+        if self._mode is Mode.POSITION and not self._over and not replayed:
             self._own.ask()
 
     def _ping(self, stay: int) -> None:
@@ -194,6 +195,10 @@ class Arrival:
             self._timer = self.env.call_later(self.settings.poll, self.step)
         elif self._caught_up:
             self._settle()
+
+    def fell_behind(self) -> None:
+        """Something came directly that is older than the live flow: more will."""
+        self._caught_up_at = self.env.now()
 
     def _awaits_holes(self) -> bool:
         """Whether something is missing that was not for long."""

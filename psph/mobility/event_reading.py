@@ -21,11 +21,35 @@ class Ended(Exception):
 
 
 async def read_events(
-    session: aiohttp.ClientSession, url: str, silence: float, largest: int = MAX_EVENT
+    session: aiohttp.ClientSession,
+    url: str,
+    silence: float,
+    largest: int = MAX_EVENT,
+    say: bytes | None = None,
 ) -> AsyncIterator[ReadEvent]:
-    """Events as they come; ends with Ended, also when nothing came for so many seconds."""
+    """Events as they come; ends with Ended, also when nothing came for so many seconds. `say`: what
+    the request itself says; without it, it is a GET."""
+    async for events in read_batches(session, url, silence, largest, say):
+        for event in events:
+            yield event
+
+
+async def read_batches(
+    session: aiohttp.ClientSession,
+    url: str,
+    silence: float,
+    largest: int = MAX_EVENT,
+    say: bytes | None = None,
+) -> AsyncIterator[list[ReadEvent]]:
+    """The same, those together that came together."""
     try:
-        async with session.get(exact_url(url), timeout=_CONNECT, allow_redirects=False) as answer:
+        async with session.request(
+            "GET" if say is None else "POST",
+            exact_url(url),
+            data=say,
+            timeout=_CONNECT,
+            allow_redirects=False,
+        ) as answer:
             if answer.status != 200:
                 said = (await answer.content.read(200)).decode(errors="replace")
                 raise Ended(f"it answered {answer.status} {' '.join(said.split())}".strip())
@@ -35,8 +59,8 @@ async def read_events(
                     chunk = await answer.content.readany()
                 if not chunk:
                     break
-                for event in reader.feed(chunk):
-                    yield event
+                if events := reader.feed(chunk):
+                    yield events
         raise Ended("it ended the stream")
     except TimeoutError:
         raise Ended("nothing is heard of it") from None

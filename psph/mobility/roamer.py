@@ -124,6 +124,7 @@ class Roamer:
             lambda peer, packet: self.client.receive(peer, packet),
             self._broken,
             self._token,
+            lambda call, *args: self.client.together(call, *args),
         )
         known = secret
 

@@ -2,6 +2,7 @@
 
 GET  /mobility              who this proxy is
 GET  /mobility/stream       what it says to a session, as Server-Sent Events
+POST /mobility/stream       the same, and what the session says first
 POST /mobility/messages     what a session says
 POST /mobility/relay        what another proxy asks, answered in the response
 """
@@ -32,6 +33,7 @@ from mobility.messages import (
 )
 from psph.configuration.mobility import MobilityConfiguration
 from psph.mobility.sessions import PEER, Session, Sessions, as_event
+from psph.mobility.several import unbundled
 from push_hub.addresses import client_address, client_key
 from push_hub.app import read_body
 from push_hub.event_stream import alive_event
@@ -79,6 +81,7 @@ class Routes:
         """Serve them."""
         app.router.add_get("/mobility", self.get_name)
         app.router.add_get("/mobility/stream", self.get_stream)
+        app.router.add_post("/mobility/stream", self.post_stream)
         app.router.add_post("/mobility/messages", _shared(self.post_message))
         app.router.add_post("/mobility/relay", self.post_relay)
 
@@ -101,7 +104,15 @@ class Routes:
 
     async def get_stream(self, request: web.Request) -> web.StreamResponse:
         """GET /mobility/stream?session=WORD"""
+        return await self._stream(request, self._session(request))
+
+    async def post_stream(self, request: web.Request) -> web.StreamResponse:
+        """POST /mobility/stream?session=WORD"""
         session = self._session(request)
+        self._hear(session, await self._packets(request))
+        return await self._stream(request, session)
+
+    async def _stream(self, request: web.Request, session: Session) -> web.StreamResponse:
         ended = self._sessions.begin(session)
         response = web.StreamResponse(headers=_HEADERS)
         over = asyncio.ensure_future(ended.wait())
@@ -130,13 +141,16 @@ class Routes:
     async def post_message(self, request: web.Request) -> web.Response:
         """POST /mobility/messages?session=WORD"""
         session = self._session(request)
-        packet = await self._packet(request)
-        question = self._question(packet)
-        session.clients.add(client_id(question.secret))
-        if len(session.clients) > 100:
-            session.clients.pop()
-        self._receive(PEER + session.word, packet)
+        self._hear(session, await self._packets(request))
         return web.Response(status=202)
+
+    def _hear(self, session: Session, packets: list[bytes]) -> None:
+        questions = [self._question(packet) for packet in packets]
+        for question, packet in zip(questions, packets, strict=True):
+            session.clients.add(client_id(question.secret))
+            if len(session.clients) > 100:
+                session.clients.pop()
+            self._receive(PEER + session.word, packet)
 
     async def post_relay(self, request: web.Request) -> web.Response:
         """POST /mobility/relay"""
@@ -170,12 +184,26 @@ class Routes:
             raise web.HTTPServiceUnavailable(text=text, headers={**_CORS, "Retry-After": "10"})
         return session
 
-    async def _packet(self, request: web.Request) -> bytes:
+    async def _packets(self, request: web.Request) -> list[bytes]:
+        """The messages in a request."""
+        try:
+            packets = unbundled(await self._packet(request))
+        except ValueError as error:
+            raise self._malformed(f"no list of messages: {error}") from None
+        for _ in packets[1:]:
+            self._limit(request)
+        return packets
+
+    def _limit(self, request: web.Request) -> None:
+        """One more message."""
         wait = self._rate.take(_address(request), time.monotonic())
         if wait:
             self.counters["limited"] += 1
             headers = {**_CORS, "Retry-After": str(int(wait) + 1)}
             raise web.HTTPTooManyRequests(text="too many messages: slow down\n", headers=headers)
+
+    async def _packet(self, request: web.Request) -> bytes:
+        self._limit(request)
         if (request.content_length or 0) > self._largest:
             raise web.HTTPRequestEntityTooLarge(self._largest, request.content_length or 0)
         return await read_body(request, self._largest)
@@ -184,13 +212,14 @@ class Routes:
         try:
             message = read(packet)
         except MalformedMessage as error:
-            self.counters["malformed"] += 1
-            text = f"no message of a client: {' '.join(str(error).split())[:200]}\n"
-            raise web.HTTPBadRequest(text=text, headers=_CORS) from None
+            raise self._malformed(f"no message of a client: {error}") from None
         if not isinstance(message, Question):
-            self.counters["malformed"] += 1
-            raise web.HTTPBadRequest(text="an answer, and nobody asked\n", headers=_CORS)
+            raise self._malformed("an answer, and nobody asked")
         return message
+
+    def _malformed(self, why: str) -> web.HTTPBadRequest:
+        self.counters["malformed"] += 1
+        return web.HTTPBadRequest(text=f"{' '.join(why.split())[:250]}\n", headers=_CORS)
 
 
 def _address(request: web.Request) -> str:

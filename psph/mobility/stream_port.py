@@ -32,17 +32,21 @@ class StreamAccess:
         receive: Callable[[str, bytes], None],
         broken: Callable[[str], None],
         token: str = "",
+        together: Guard = lambda call, *args: call(*args),
     ) -> None:
-        """`url_of` the name of a proxy is where its hub is. `token` lets the client publish."""
+        """`url_of` the name of a proxy is where its hub is. `token` lets the client publish.
+        `together` makes a call in which several messages are delivered."""
         self._session = session
         self._url_of = url_of
         self._guard = guard
         self._receive = receive
         self._on_broken = broken
+        self._together = together
         self._place = self._url = ""
         self._link: ProxyLink | None = None
         self._publishing = Publishing(session, token, guard)
         self._new: list[StreamSubscription] = []
+        self._opening = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def attach(self, place: str) -> None:
@@ -53,6 +57,7 @@ class StreamAccess:
 
         self._link = ProxyLink(self._session, self._url, receive, self._broken)
         self._publishing.open(self._url)
+        self._open_soon()
 
     def detach(self) -> None:
         self._publishing.close()
@@ -73,8 +78,7 @@ class StreamAccess:
         return 1  # it does replay; how far, its hub knows
 
     def subscribe(self, topic: str, after: After, listener: Listener) -> StreamSubscription:
-        if not self._new:
-            asyncio.get_running_loop().call_soon(self._open)
+        self._open_soon()
         subscription = StreamSubscription(topic, after, listener)
         self._new.append(subscription)
         return subscription
@@ -89,8 +93,15 @@ class StreamAccess:
             self.detach()
             self._on_broken(reason)
 
+    def _open_soon(self) -> None:
+        if not self._opening:
+            self._opening = True
+            asyncio.get_running_loop().call_soon(self._open)
+
     def _open(self) -> None:
-        """Connections for what was subscribed to since the last time."""
+        """Connections for what was subscribed to since the last time; and for a place that is new,
+        the one to its proxy, after those that messages come by."""
+        self._opening = False
         waiting, self._new = [each for each in self._new if not each.over], []
         shares: list[list[StreamSubscription]] = []
         size = _LONGEST_QUERY
@@ -104,7 +115,9 @@ class StreamAccess:
             task = asyncio.create_task(self._read(self._url, share))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        if self._link is not None and not self._link.begun:
+            self._link.begin()
 
     async def _read(self, url: str, subscriptions: list[StreamSubscription]) -> None:
-        stream = TopicStream(subscriptions, self._guard)
+        stream = TopicStream(subscriptions, self._guard, self._together)
         self._broken(await stream.read(self._session, url))

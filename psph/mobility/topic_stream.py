@@ -10,7 +10,7 @@ import msgspec
 
 from identifiers import InvalidPosition, Position
 from mobility import After, Listener, Message
-from psph.mobility.event_reading import Ended, read_events
+from psph.mobility.event_reading import Ended, read_batches
 from psph.mobility.hub_port import kind_of
 from push_hub.event_stream import BadEvent, ReadEvent
 from push_hub.stream_events import StreamGap, StreamUpdate, read_stream_event
@@ -49,22 +49,30 @@ class StreamSubscription:
 class TopicStream:
     """A connection for some subscriptions, of different topics."""
 
-    def __init__(self, subscriptions: list[StreamSubscription], guard: Guard) -> None:
+    def __init__(
+        self, subscriptions: list[StreamSubscription], guard: Guard, together: Guard
+    ) -> None:
+        """`together` makes a call in which several events are handed on."""
         self._by_topic = {each.topic: each for each in subscriptions}
         self._guard = guard
+        self._together = together
 
     async def read(self, session: aiohttp.ClientSession, url: str) -> str:
         """Hand on what comes until it ends; why it did."""
         query = "&".join(each.query for each in self._by_topic.values())
         address = f"{url}/stream?base=event&content=whole&{query}"
         try:
-            async for event in read_events(session, address, _SILENCE):
-                self._heard(event)
+            async for events in read_batches(session, address, _SILENCE):
+                self._together(self._heard_all, events)
         except Ended as end:
             return str(end)
         except (BadEvent, msgspec.MsgspecError, InvalidPosition) as error:
             return f"it sent what makes no sense: {error}"
         return "it ended the stream"
+
+    def _heard_all(self, events: list[ReadEvent]) -> None:
+        for event in events:
+            self._heard(event)
 
     def _heard(self, event: ReadEvent) -> None:
         if event.kind == "base":
