@@ -9,7 +9,7 @@ one is kept here needs nothing older.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from identifiers import Position
@@ -67,6 +67,8 @@ class Recent:
         self._history = history
         self._most_bytes = most_bytes
         self._topics: dict[int, _Topic] = {}
+        self._ids: dict[str, int] = {}
+        """By canonical name. A topic that had an update is never forgotten: its number is its own."""
         self._order: deque[tuple[int, int]] = deque()
         """The topic and number of each that was added, kept still or not."""
         self.bytes = 0
@@ -75,15 +77,13 @@ class Recent:
         """An update was recorded."""
         made = Remembered(update)
         topic = self._topics.get(update.topic_id)
-        if topic is not None and (
-            topic.canonical != update.topic or next(reversed(topic.kept)) >= update.seq
-        ):
-            # The number is another topic's now; or something is out of order: nobody is to go on
-            # in what may have a hole.
+        if topic is not None and next(reversed(topic.kept)) >= update.seq:
+            # Something is out of order: nobody is to go on in what may have a hole.
             self._forget(update.topic_id)
             topic = None
         if topic is None:
             topic = self._topics[update.topic_id] = _Topic(update.topic)
+            self._ids[update.topic] = update.topic_id
         topic.kept[update.seq] = made
         topic.places[update.position] = update.seq
         self.bytes += made.size
@@ -94,12 +94,21 @@ class Recent:
             self._drop_oldest()
         return made
 
-    def find(self, topic_id: int, canonical: str, position: Position) -> int | None:
+    def topic_id(self, canonical: str) -> int | None:
+        """The number of a topic of which something is here."""
+        return self._ids.get(canonical)
+
+    def find(self, topic_id: int, position: Position) -> int | None:
         """The number of the update with this Position, from which on all are here."""
         topic = self._topics.get(topic_id)
-        if topic is None or topic.canonical != canonical:
-            return None
-        return topic.places.get(position)
+        return None if topic is None else topic.places.get(position)
+
+    def place(self, topic_id: int, after: Sequence[Position]) -> int | None:
+        """The number of the update after which a reader with these Positions goes on; None when
+        not all that it may lack is here."""
+        found = [self.find(topic_id, each) for each in after]
+        places = [each for each in found if each is not None]
+        return min(places) if places and len(places) == len(found) else None
 
     def after(self, topic_id: int, seq: int) -> list[Remembered] | None:
         """Those recorded after number `seq`, oldest first; None when not all of them are here."""
@@ -120,10 +129,11 @@ class Recent:
         if topic is not None and seq in topic.kept:
             self.bytes -= topic.drop_first()
             if not topic.kept:
-                del self._topics[topic_id]
+                self._forget(topic_id)
 
     def _forget(self, topic_id: int) -> None:
         gone = self._topics.pop(topic_id)
+        del self._ids[gone.canonical]
         self.bytes -= sum(each.size for each in gone.kept.values())
 
 

@@ -43,9 +43,6 @@ class Start:
     """How many of the last versions to begin with, where there is no Position, or none that is
     known here."""
 
-    canonical: str = ""
-    """As the store has it."""
-
     @property
     def spelling(self) -> str:
         return self.topic.spelling
@@ -99,12 +96,21 @@ class Resumption:
                 if at <= resume[update.topic_id]:
                     continue
                 self._read[update.topic_id] = at
-                async for event in self._send(each):
-                    events.append(event)
-                    size += len(event.data)
-                    if size > _PAGE_BYTES:
-                        yield events
-                        events, size = [], 0
+                usual = self._follow(each)
+                if usual is not None:
+                    events.append(usual)
+                    size += len(usual.data)
+                else:
+                    # What is had elsewhere may be much more than the page.
+                    async for event in self._send(each):
+                        events.append(event)
+                        size += len(event.data)
+                        if size > _PAGE_BYTES:
+                            yield events
+                            events, size = [], 0
+                if size > _PAGE_BYTES:
+                    yield events
+                    events, size = [], 0
             if events:
                 yield events
 
@@ -132,9 +138,14 @@ class Resumption:
     async def next(self, queued: Remembered) -> AsyncIterator[Event]:
         """An update that was just recorded, and what comes before it."""
         # Recorded while the history was read, and sent from there already.
-        if queued.update.seq > self._read.get(queued.update.topic_id, 0):
-            async for event in self._send(queued):
-                yield event
+        if queued.update.seq <= self._read.get(queued.update.topic_id, 0):
+            return
+        usual = self._follow(queued)
+        if usual is not None:
+            yield usual
+            return
+        async for event in self._send(queued):
+            yield event
 
     async def _find_shared(self) -> dict[int, int]:
         """The earliest update that the one Position can mean, for all topics; empty, if none."""
@@ -153,11 +164,10 @@ class Resumption:
         store, topic_id = self._context.store, start.topic_id
         for each in start.after:
             self._last[topic_id, each.publisher] = each
-        kept = [self._recent.find(topic_id, start.canonical, each) for each in start.after]
-        places = [place for place in kept if place is not None]
-        if places and len(places) == len(kept):
+        known = self._recent.place(topic_id, start.after)
+        if known is not None:
             self._recorded.add(topic_id)
-            resume[topic_id] = min(places)
+            resume[topic_id] = known
             return
         latest = await store.latest(topic_id)
         if latest is not None:
@@ -170,7 +180,7 @@ class Resumption:
             resume[topic_id] = await self._before_last(latest, start.last)
             return
         highest = {each.publisher: each for each in await store.positions(topic_id)}
-        places.clear()
+        places = []
         for each in start.after:
             place = await self._place(topic_id, each, highest.get(each.publisher))
             if place is not None:
@@ -221,6 +231,18 @@ class Resumption:
         # before it left the history, or another one.
         return 0 if highest.epoch == after.epoch else None
 
+    def _follow(self, made: Remembered) -> Event | None:
+        """The usual case in short: the version that the reader lacks next, and nothing to be said
+        before it. None when it is another case."""
+        update, position = made.update, made.update.position
+        key = (update.topic_id, position.publisher)
+        last = self._last.get(key)
+        if last is None or not position.directly_follows(last):
+            return None
+        self._unsettled.pop(update.topic_id, None)
+        self._last[key] = position
+        return made.event(self._starts[update.topic_id].spelling, self._whole)
+
     async def _send(self, made: Remembered) -> AsyncIterator[Event]:
         """The update, after what has to be said or sent before it; nothing, if the reader has it
         or something newer of its publisher."""
@@ -234,9 +256,7 @@ class Resumption:
                 yield event
         if last is not None and position <= last:
             return
-        if last is not None and position.directly_follows(last):
-            pass
-        elif last is not None and last.epoch == position.epoch:
+        if last is not None and last.epoch == position.epoch:
             async for event in self._recalled(start, last, position):
                 yield event
             last = self._last[key]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 
 from identifiers import Position, Topic
 from push_hub.context import Context
@@ -20,7 +21,15 @@ from push_hub.event_stream import Event, caught_up_event
 from push_hub.recalling import Recalling
 from push_hub.recent import Recent, Remembered
 from push_hub.resuming import Resumption, Start
-from push_hub.store.records import TopicRecord, Update
+from push_hub.store.records import Update
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A topic of a stream: its number in the store, and its name."""
+
+    id: int
+    canonical: str
 
 
 class Streams:
@@ -71,20 +80,12 @@ class Streams:
             raise Refused("this hub has too many streams open: try again later")
         self._count += 1
         try:
-            records = [
-                await self._context.store.ensure_topic(
-                    self._context.naming.plain(topic), self._context.caps, self._context.clock()
-                )
-                for topic in topics
-            ]
+            records = [await self._find(self._context.naming.plain(topic)) for topic in topics]
         except BaseException:
             self._count -= 1
             raise
         starts = [
-            Start(
-                record.id, topic, tuple(positions or ()), 0 if positions is None else last,
-                record.canonical,
-            )  # fmt: skip
+            Start(record.id, topic, tuple(positions or ()), 0 if positions is None else last)
             for record, topic, positions in zip(records, topics, after, strict=True)
         ]
         resumption = Resumption(
@@ -99,6 +100,23 @@ class Streams:
             self._context.carrying.joined(topic, stream.reader, None)
         self.opened()
         return stream
+
+    def are_recent(
+        self, topics: Sequence[Topic], after: Sequence[Sequence[Position] | None]
+    ) -> bool:
+        """Whether readers with these Positions of each topic lack nothing that is not in memory."""
+        for topic, positions in zip(topics, after, strict=True):
+            topic_id = self._recent.topic_id(self._context.naming.plain(topic).canonical)
+            if topic_id is None or self._recent.place(topic_id, positions or ()) is None:
+                return False
+        return True
+
+    async def _find(self, topic: Topic) -> Streamed:
+        topic_id = self._recent.topic_id(topic.canonical)
+        if topic_id is None:
+            caps, clock = self._context.caps, self._context.clock
+            topic_id = (await self._context.store.ensure_topic(topic, caps, clock())).id
+        return Streamed(topic_id, topic.canonical)
 
     def shut(self, stream: Stream) -> None:
         """The browser is gone."""
@@ -139,7 +157,7 @@ class Stream:
         self,
         context: Context,
         resumption: Resumption,
-        records: Sequence[TopicRecord],
+        records: Sequence[Streamed],
         topics: Sequence[Topic],
         name: str,
         whole: bool,
@@ -185,9 +203,12 @@ class Stream:
 
     def end(self) -> None:
         """Nothing more will come."""
-        if not self._ended:
-            self._ended = True
-            self._queue.put_nowait(None)
+        self._ended = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let its reader have a heartbeat once what is queued now has been sent."""
+        self._queue.put_nowait(None)
 
     async def __aiter__(self) -> AsyncIterator[Event | None]:
         async for batch in self.batches():
@@ -210,7 +231,9 @@ class Stream:
                 yield []
                 continue
             if waiting is None:
-                return
+                if not self._ended:
+                    yield []
+                continue
             self._size -= self._size_of(waiting)
             batch = [event async for event in self._resumption.next(waiting)]
             if batch:
