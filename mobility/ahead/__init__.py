@@ -2,7 +2,7 @@
 
 * `words`: what proxies say to each other; `passes`: how they know who says it;
 * `neighbours`: the learned neighbour graph of one proxy;
-* `lines`, `preparing`: what a proxy prepares at its neighbours for its own clients;
+* `lines`, `conversation`, `preparing`: what a proxy prepares at its neighbours for its own clients;
 * `waiting`, `contexts`: what it keeps for the clients of others;
 * `preparation`: all of it, as the mobility proxy sees it; `settings`.
 

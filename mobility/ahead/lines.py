@@ -2,22 +2,17 @@
 
 Of each client only the latest counts, so what is overtaken is not said any more. Few words are
 under way at a time; what cannot wait (a client left) goes before what can. A neighbour that does
-not answer is left alone after some tries: its contexts lapse by themselves, and there is no need
-that anybody ever believes to be told.
+not answer is left alone after some tries: what it keeps lapses by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from mobility.ahead.passes import Passes
-from mobility.ahead.settings import AheadSettings
 from mobility.ahead.words import (
     MOST_CHANGES,
     AnyChange,
     AnyReply,
-    AnyWord,
     Came,
     Contexts,
     Copy,
@@ -27,45 +22,21 @@ from mobility.ahead.words import (
     Rejected,
     encode,
 )
-from psirp_sim.runtime.environment import Environment, Timer
+from psirp_sim.runtime.environment import Timer
+
+if TYPE_CHECKING:
+    from mobility.ahead.conversation import Conversation
 
 Key = tuple[str, bool]
 """Client id, and whether it is about where the client came from."""
 
 
-class Speaks(Protocol):
-    """What a line needs of the proxy it is of."""
-
-    env: Environment
-    settings: AheadSettings
-    passes: Passes
-
-    @property
-    def name(self) -> str:
-        """As the neighbour reaches this proxy."""
-
-    @property
-    def table(self) -> tuple[str, ...]:
-        """The proxy's neighbours."""
-
-    def say(self, name: str, word: AnyWord) -> None:
-        """Send it once."""
-
-    def answered(self, name: str, changes: list[AnyChange], held: Held) -> None:
-        """The neighbour knows of these changes."""
-
-    def gave_up(self, name: str) -> None:
-        """It does not answer."""
-
-
 class Line:
     """Its timer runs only while something is to be said."""
 
-    def __init__(self, proxy: Speaks, name: str, number: Callable[[], int]) -> None:
-        """`number`: gives each word its call."""
+    def __init__(self, conversation: Conversation, name: str) -> None:
         self.name = name
-        self._proxy = proxy
-        self._number = number
+        self._all = conversation
         self._urgent: dict[Key, AnyChange] = {}
         self._idle: dict[Key, AnyChange] = {}
         self._words: dict[int, dict[Key, AnyChange]] = {}
@@ -90,7 +61,7 @@ class Line:
         (self._idle if waits else self._urgent)[key] = change
         if self._soon is None:
             # What happens at the same moment goes into the same word.
-            self._soon = self._proxy.env.call_later(0, self._flush)
+            self._soon = self._all.env.call_later(0, self._flush)
 
     def close(self) -> None:
         """Say nothing more."""
@@ -115,24 +86,24 @@ class Line:
             self._soon = None
         if not (self._urgent or self._idle):
             return
-        token = self._proxy.passes.of(self.name)
+        token = self._all.passes.of(self.name)
         if token is None:
             if self._timer is None:
                 self._greet()
             return
-        while (self._urgent or self._idle) and len(self._words) < self._proxy.settings.window:
+        while (self._urgent or self._idle) and len(self._words) < self._all.settings.window:
             changes = self._pack()
-            number = self._number()
+            number = self._all.number()
             self._words[number] = changes
             came = any(isinstance(change, Came) for change in changes.values())
             word = Contexts(
                 call=number,
-                proxy=self._proxy.name,
+                proxy=self._all.name,
                 token=token,
                 changes=tuple(changes.values()),
-                neighbours=self._proxy.table if came else (),
+                neighbours=self._all.proxy.table if came else (),
             )
-            self._proxy.say(self.name, word)
+            self._all.say(self.name, word)
         self._await()
 
     def _pack(self) -> dict[Key, AnyChange]:
@@ -141,7 +112,7 @@ class Line:
         for waiting in (self._urgent, self._idle):
             for key in list(waiting):
                 size += len(encode(waiting[key]))
-                if changes and size > self._proxy.settings.word_bytes:
+                if changes and size > self._all.settings.word_bytes:
                     return changes
                 changes[key] = waiting.pop(key)
                 if len(changes) == MOST_CHANGES:
@@ -149,19 +120,17 @@ class Line:
         return changes
 
     def _greet(self) -> None:
-        passes, proxy = self._proxy.passes, self._proxy
-        greeting = Greet(
-            call=self._number(), proxy=proxy.name, challenge=passes.challenge(self.name)
-        )
-        proxy.say(self.name, greeting)
+        challenge = self._all.passes.challenge(self.name)
+        greeting = Greet(call=self._all.number(), proxy=self._all.name, challenge=challenge)
+        self._all.say(self.name, greeting)
         self._await()
 
     def _await(self) -> None:
         if self._timer is None:
-            settings = self._proxy.settings
+            settings = self._all.settings
             delay = min(settings.retry_first << self._tries, settings.retry_most)
-            delay += self._proxy.env.random.randrange(delay // 4 + 1)
-            self._timer = self._proxy.env.call_later(delay, self._again)
+            delay += self._all.env.random.randrange(delay // 4 + 1)
+            self._timer = self._all.env.call_later(delay, self._again)
 
     def _calm(self) -> None:
         if self._timer is not None:
@@ -172,10 +141,10 @@ class Line:
         self._timer = None
         self._tries += 1
         self._take_back()
-        if self._tries >= self._proxy.settings.tries:
+        if self._tries >= self._all.settings.tries:
             self._tries = 0
             self.close()
-            self._proxy.gave_up(self.name)
+            self._all.proxy.gave_up(self.name)
         else:
             self._flush()
 
@@ -194,12 +163,12 @@ class Line:
         self._calm()
         if isinstance(reply, Rejected):
             self._urgent.update(word)
-            self._proxy.passes.forget(self.name)
+            self._all.passes.forget(self.name)
             self._again()  # it counts as a try: two that never agree do not go on for ever
             return
         self._tries = 0
         if self._words:
             self._await()
         if isinstance(reply, Held):
-            self._proxy.answered(self.name, list(word.values()), reply)
+            self._all.proxy.answered(self.name, list(word.values()), reply)
         self._flush()

@@ -11,39 +11,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mobility.ahead.contexts import Answer, Contexts
+from mobility.ahead.conversation import Conversation
 from mobility.ahead.lines import Line
 from mobility.ahead.neighbours import Neighbours
-from mobility.ahead.passes import Passes
 from mobility.ahead.preparing import Preparing
 from mobility.ahead.waiting import Warm
-from mobility.ahead.words import (
-    MOST_NEIGHBOURS,
-    AnyChange,
-    AnyReply,
-    AnyWord,
-    Came,
-    Copy,
-    Drop,
-    Greet,
-    Held,
-    Mark,
-    Noted,
-    Pass,
-    Rejected,
-    Word,
-    encode,
-    read,
-)
+from mobility.ahead.words import MOST_NEIGHBOURS, AnyChange, Came, Copy, Drop, Held, Mark
 from mobility.ahead.words import Contexts as ContextsWord
 from mobility.calls import Send
 from mobility.claims import Claims
 from mobility.handler import Handler
 from mobility.identity import client_id
-from mobility.messages import AnyAnswer, Batch, Fetch, MalformedMessage, Release, State
+from mobility.messages import AnyAnswer, Batch, Fetch, Release, State
 from mobility.port import PubSub
 from mobility.service import Mode
 from mobility.settings import ProxySettings
 from mobility.stays import Stay, Stays
+from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Environment, Timer
 
 _ROOM = b"mobility/ahead/"
@@ -82,27 +66,21 @@ class Preparation:
         stays: Stays,
     ) -> None:
         self.env = env
-        self.name = name
         self.settings = settings.ahead
         self.on = self.settings.on
         self.counters = dict.fromkeys(_COUNTED, 0)
-        self.passes = Passes(env, self.settings.key)
+        self.conversation = Conversation(env, name, send, self.settings, knows, self.counters, self)
         self.neighbours = Neighbours(env, self.settings, self._lost)
         self.contexts = Contexts(env, pubsub, self.settings, settings.most, claims, self.counters)
         self.preparing = Preparing(
             env, self.settings, self.counters, lambda: self.neighbours.names, self._line
         )
-        self.lines: dict[str, Line] = {}
-        """By neighbour; those that have nothing to say are cleared now and then."""
-        self._send = send
-        self._knows = knows
         self._claims = claims
         self._stays = stays
         self._origins: dict[Stay, _Origin] = {}
         self._early: dict[Stay, str] = {}
         """Stays that have not begun yet, and where their clients came from."""
         self._timer: Timer | None = None
-        self._call = 0
 
     # The core's side
 
@@ -113,7 +91,6 @@ class Preparation:
             if left:
                 self.env.storage.write(left)
             return
-        self._call = self.env.random.randrange(1, 1 << 48)
         self.neighbours.restore()
         self.contexts.restore()
         for handler in list(self._stays.handlers.values()):
@@ -122,8 +99,7 @@ class Preparation:
 
     def stop(self) -> None:
         self.contexts.stop()
-        for line in self.lines.values():
-            line.close()
+        self.conversation.close()
         for stay in list(self._origins):
             self._cool(stay)
 
@@ -230,36 +206,17 @@ class Preparation:
 
     # What other proxies say
 
+    @property
+    def table(self) -> tuple[str, ...]:
+        """Its neighbours."""
+        return self.neighbours.names[:MOST_NEIGHBOURS]
+
     def receive(self, peer: str, packet: bytes) -> bool:
         """A word of another proxy, or its answer to one; False when it is neither."""
-        if not self.on:
-            return False
-        try:
-            said = read(packet)
-        except MalformedMessage:
-            return False
-        if not isinstance(said, Word):
-            if peer in self.lines:
-                self.lines[peer].reply(said)
-        elif said.proxy == self.name or not self._knows(said.proxy):
-            self._answer(peer, Rejected(call=said.call))
-        elif isinstance(said, Greet):
-            self._answer(peer, Noted(call=said.call))
-            token = self.passes.give(said.proxy)
-            call, name = self._number(), self.name
-            self.say(said.proxy, Pass(call=call, proxy=name, challenge=said.challenge, token=token))
-        elif isinstance(said, Pass):
-            self._answer(peer, Noted(call=said.call))
-            if self.passes.take(said.proxy, said.challenge, said.token):
-                self._line(said.proxy).passed()
-        elif self.passes.admits(said.proxy, said.token):
-            self._change(peer, said)
-        else:
-            self.counters["wrong_passes"] += 1
-            self._answer(peer, Rejected(call=said.call))
-        return True
+        return self.on and self.conversation.receive(peer, packet)
 
-    def _change(self, peer: str, word: ContextsWord) -> None:
+    def change(self, word: ContextsWord) -> Held:
+        """Changes of another proxy's contexts."""
         answers: dict[Answer, list[str]] = {each: [] for each in Answer}
         came = False
         for change in word.changes:
@@ -274,15 +231,13 @@ class Preparation:
                 self._went(word, change)
                 continue
             answers[answer].append(change.client)
-        held = Held(
+        self._wind()
+        return Held(
             call=word.call,
             lacking=tuple(answers[Answer.LACKING]),
             refused=tuple(answers[Answer.REFUSED]),
             neighbours=self.table if came else (),
         )
-        self._wind()
-        # Batches become durable in order: this one after whatever was written above.
-        self.env.storage.write({}, lambda: self._answer(peer, held))
 
     def _went(self, word: ContextsWord, came: Came) -> None:
         if came.client not in self._claims:
@@ -292,43 +247,21 @@ class Preparation:
         self.neighbours.told(word.proxy, word.neighbours)
         self.preparing.went(came.client, came.claim, word.proxy, word.neighbours)
 
-    # What it says to them
-
-    @property
-    def table(self) -> tuple[str, ...]:
-        """Its neighbours."""
-        return self.neighbours.names[:MOST_NEIGHBOURS]
-
-    def say(self, name: str, word: AnyWord) -> None:
-        self._tell(name, encode(word))
-
     def answered(self, name: str, changes: list[AnyChange], held: Held) -> None:
+        """To what this proxy said."""
         if held.neighbours:
             self.neighbours.told(name, held.neighbours)
         self.preparing.answered(name, changes, held)
 
     def gave_up(self, name: str) -> None:
+        """It does not answer."""
         self.counters["given_up"] += 1
         self.preparing.gave_up(name)
 
-    def _answer(self, peer: str, reply: AnyReply) -> None:
-        self._tell(peer, encode(reply))
-
-    def _tell(self, peer: str, packet: bytes) -> None:
-        self.counters["words_sent"] += 1
-        self.counters["word_bytes_sent"] += len(packet)
-        self._send(peer, packet)
-
     def _line(self, name: str) -> Line:
-        line = self.lines.get(name)
-        if line is None:
-            line = self.lines[name] = Line(self, name, self._number)
-            self._wind()
+        line = self.conversation.line(name)
+        self._wind()
         return line
-
-    def _number(self) -> int:
-        self._call += 1
-        return self._call
 
     def _lost(self, name: str) -> None:
         self.preparing.part(name)
@@ -337,9 +270,8 @@ class Preparation:
 
     def _wind(self) -> None:
         """Have a look from time to time, while there is anything to look at."""
-        if self._timer is None and (
-            self.neighbours.known or self.contexts.remembers or self.lines or self._early
-        ):
+        busy = self.neighbours.known or self.contexts.remembers or self.conversation.lines
+        if self._timer is None and (busy or self._early):
             self._timer = self.env.call_later(self.settings.renewal, self._look)
 
     def _look(self) -> None:
@@ -348,13 +280,32 @@ class Preparation:
         self.contexts.grow_old()
         self.preparing.renew()
         self._early.clear()
-        for name, line in list(self.lines.items()):
-            if not len(line):
-                line.close()
-                del self.lines[name]
-                if name not in self.neighbours.known:
-                    self.passes.forget(name)
+        self.conversation.clear()
         self._wind()
+
+    # For those who run it
+
+    def status(self) -> dict[str, object]:
+        """What is known, kept and was done."""
+        kept = self.contexts.kept.values()
+        active = sum(context.waiting is not None for context in kept)
+        return {
+            "on": self.on,
+            "neighbours": [
+                {
+                    "proxy": each.name,
+                    "used_s": max(0, self.env.wall() - each.used) / SECOND,
+                    "came": each.came,
+                    "went": each.went,
+                    "neighbours": list(each.neighbours),
+                }
+                for each in reversed(self.neighbours.known.values())
+            ],
+            "prepared_clients": len(self.preparing.clients),
+            "contexts": {"passive": len(self.contexts) - active, "active": active},
+            "context_bytes": self.contexts.bytes,
+            "counters": dict(self.counters),
+        }
 
 
 def _stay_of(handler: Handler) -> Stay:
