@@ -29,7 +29,9 @@ from psirp_sim.settings import FabricSettings
 from psirp_sim.wire.sealing import FabricKeys
 from psph.mobility.peers import KnownProxies
 from tests.e2e.domains import PSPH, Domains, Psph
+from tests.e2e.moving_page import moving_page
 from tests.e2e.node_process import PATIENCE, eventually
+from tests.push_hub.browser import installed
 
 A, B = "site-a.test", "site-b.test"
 PLACES = tuple(f"{number}.{A}" for number in ("one", "two", "three"))
@@ -288,6 +290,57 @@ def test_a_moving_publisher_is_heard_once_and_in_order(world):
 
     heard, published = asyncio.run(main())
     assert heard == [*range(1, published + 1), end]
+
+
+def recorded(world, topic):
+    """What the topic's own hub has, from the beginning."""
+    url = f"{world.hub(B)}/stream?base=event&content=whole&after=&topic={topic}"
+    found = []
+    with urllib.request.urlopen(url, timeout=PATIENCE) as stream:
+        for line in stream:
+            if line.startswith(b"event: base"):
+                break
+            if line.startswith(b"data: {"):
+                body = json.loads(line.removeprefix(b"data: "))["body_b64"]
+                found.append(int(base64.b64decode(body)))
+    return found
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(installed() is None, reason="Chromium is not installed")
+def test_what_a_page_publishes_while_it_moves_comes_once_and_in_order(world):
+    """The hub that it has just left is dead, and it is loaded again with publications in hand."""
+    topic, here = f"http://news.{B}/from-a-page", PLACES[:2]
+    dead = world.proxies[here[0]]
+    keep_publishing = """topic => {
+        const publish = () => roamer.publish(topic, `${(window.count = (window.count ?? 0) + 1)}`);
+        window.publishing = setInterval(publish, 5);
+    }"""
+    hubs = [world.hub(each) for each in here]
+    with moving_page(name="publisher", hubs=hubs, token=world.token(B)) as moving:
+        moving.do("() => { roamer.start(); }")
+        moving.do(keep_publishing, topic)
+        moving.until("told.filter(({type}) => type === 'published').length >= 10")
+        moving.do("hub => { roamer.move(hub); }", hubs[1])
+        dead.kill()
+        try:
+            moving.until("roamer.hub === roamer.hubs[1] && roamer.stage === 'live'")
+            moving.until("told.filter(({type}) => type === 'published').length >= 30")
+            # Nowhere, and then in another life of the page: what was not sent is.
+            moving.do("() => roamer.stop()")
+            moving.until("roamer.unsent >= 20")
+            count = moving.do("() => { clearInterval(publishing); return count; }")
+            moving.load()
+            assert moving.do("() => roamer.unsent") >= 20
+            moving.do("() => { roamer.start(); }")
+            moving.until("roamer.unsent === 0")
+            # In a tab that is not the client: the one that is sends it.
+            last = moving.tab().evaluate("topic => roamer.publish(topic, '0')", topic)
+            moving.until(f"told.some(({{position}}) => position === '{last}')")
+        finally:
+            dead.launch()
+            dead.ready()
+    assert recorded(world, topic) == [*range(1, count + 1), 0]
 
 
 def test_a_proxy_is_known_by_the_records_of_its_own_zone(world):
