@@ -18,6 +18,7 @@ import aiohttp
 
 from bootstrap import BootstrapError, NothingFound, Resolver
 from identifiers import InvalidTopic
+from mobility.ahead.words import WORDS, kind_of
 from psph.guide import base_url as endpoint_url
 from push_hub.connecting import exact_url, reason_of
 from push_hub.siblings import base_url
@@ -30,6 +31,10 @@ _MOST = 10_000
 """Names whose standing is remembered."""
 AT_ONCE = 256
 """Questions to other proxies under way; beyond it they are lost, and asked again."""
+WORDS_AT_ONCE = 64
+"""Words to other proxies under way, likewise: clients' questions do not wait for them."""
+BETWEEN_PASSES = 0.5
+"""Seconds between two passes to one proxy: anybody may have it sent one."""
 
 
 class KnownProxies:
@@ -83,23 +88,38 @@ class Peers:
         self._largest = largest
         self._own = own
         self._tasks: set[asyncio.Task[None]] = set()
+        self._words: set[asyncio.Task[None]] = set()
+        self._passed: dict[str, float] = {}
         self.answered: Callable[[str, bytes], None] = lambda name, packet: None
         self.counters: Counter[str] = Counter()
 
     def send(self, name: str, packet: bytes) -> None:
-        """Ask a proxy. Nothing comes back when it cannot be asked: the client asks again."""
-        if len(self._tasks) >= AT_ONCE:
+        """Ask a proxy, or tell it a word. Nothing comes back when it cannot be reached: who wants
+        an answer asks again."""
+        kind = kind_of(packet)
+        tasks, most = (self._words, WORDS_AT_ONCE) if kind in WORDS else (self._tasks, AT_ONCE)
+        if len(tasks) >= most or (kind == "pass" and not self._may_pass(name)):
             self.counters["crowded"] += 1
             return
         task = asyncio.get_running_loop().create_task(self._ask(name, packet))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    def _may_pass(self, name: str) -> bool:
+        now = time.monotonic()
+        last = self._passed.pop(name, -BETWEEN_PASSES)
+        ready = now - last >= BETWEEN_PASSES
+        self._passed[name] = now if ready else last
+        if len(self._passed) > _MOST:
+            del self._passed[next(iter(self._passed))]
+        return ready
 
     async def stop(self) -> None:
         """Nobody is asked any more."""
-        for task in tuple(self._tasks):
+        tasks = self._tasks | self._words
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._session.close()
 
     async def _ask(self, name: str, packet: bytes) -> None:

@@ -4,7 +4,7 @@ GET  /mobility              who this proxy is
 GET  /mobility/stream       what it says to a session, as Server-Sent Events
 POST /mobility/stream       the same, and what the session says first
 POST /mobility/messages     what a session says
-POST /mobility/relay        what another proxy asks, answered in the response
+POST /mobility/relay        what another proxy asks or tells, answered in the response
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from mobility.ahead.words import WORDS, kind_of
+from mobility.ahead.words import read as read_word
 from mobility.identity import client_id
 from mobility.messages import (
     VERSION,
@@ -54,6 +56,9 @@ RELAY: Final = "relay:"
 _HEARTBEAT: Final = 5.0
 _RELAY_TIME: Final = 9.0
 """Seconds for an answer to another proxy, which waits no longer than ten."""
+LARGEST_WORD: Final = 512 << 10
+"""Bytes that another proxy says at once, however large questions may be: it is read before it is
+known who says it."""
 _BURST: Final = 10
 """Messages of one address at once, in seconds' worth."""
 
@@ -69,6 +74,7 @@ class Routes:
         self._name = name
         self._sessions = sessions
         self._largest = settings.max_message
+        self._prepares = settings.prepare
         self._receive = receive
         self._rate = RateLimit(
             Rate(settings.messages_per_s, int(_BURST * settings.messages_per_s) + 1)
@@ -155,12 +161,19 @@ class Routes:
     async def post_relay(self, request: web.Request) -> web.Response:
         """POST /mobility/relay"""
         packet = await self._packet(request)
+        if kind_of(packet) in WORDS:
+            self._check_word(packet)
+            return await self._relay(packet)
         question = self._question(packet)
         if not isinstance(question, Fetch | Release) or question.proxy != self._name:
             # Not passed on once more: two proxies with wrong names would do so for ever.
             self.counters["misdirected"] += 1
             refusal = Refused(call=question.call, code=Code.FORBIDDEN)
             return web.Response(body=encode(refusal, json=is_json(packet)))
+        return await self._relay(packet)
+
+    async def _relay(self, packet: bytes) -> web.Response:
+        """Hand it to the core; what that says first is the answer."""
         self._relayed += 1
         peer = f"{RELAY}{self._relayed}"
         answer = self._relays[peer] = asyncio.get_running_loop().create_future()
@@ -172,6 +185,16 @@ class Routes:
             raise web.HTTPGatewayTimeout(text="there is no answer yet\n") from None
         finally:
             del self._relays[peer]
+
+    def _check_word(self, packet: bytes) -> None:
+        if not self._prepares:
+            raise web.HTTPForbidden(text="nothing is prepared here\n")
+        if len(packet) > LARGEST_WORD:
+            raise web.HTTPRequestEntityTooLarge(LARGEST_WORD, len(packet))
+        try:
+            read_word(packet)
+        except MalformedMessage as error:
+            raise self._malformed(f"no word of a proxy: {error}") from None
 
     def _session(self, request: web.Request) -> Session:
         word = request.query.get("session", "")
