@@ -15,19 +15,27 @@ from bench.handoff_movers import PATIENCE, Arrivals, Mover, Side, body
 from mobility import MovedIn, Stage, Update
 from mobility.events import Consumed, Notice
 from psph.mobility.roamer import Roamer
+from psph.mobility.roaming_host import RoamingHost
 
-MOST = 100
-"""Each of these clients has a database and a thread of its own."""
-MOBILITY = '\n[mobility]\nallow_peer = ["127.0.0.0/8"]\n'
-"""Everything is on one machine; the rest is as it ships."""
+MOBILITY = """
+[mobility]
+allow_peer = ["127.0.0.0/8"]
+peers = ["http://127.0.0.1:8081", "http://127.0.0.1:8082"]
+"""
+"""Everything is on one machine, and the zones' records name the PSPHs otherwise than their hubs are
+called here; the rest is as it ships."""
+ADDRESSES = [f"127.0.1.{number}" for number in range(1, 51)]
+"""A thousand clients do not come from one address: a hub would slow it down."""
 
 
 class HubRoamer:
     """A client of ours at hubs, over HTTP."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, host: RoamingHost, name: str) -> None:
         self.arrivals = Arrivals()
-        self.roamer = Roamer([topic], consume=self._consume, notice=self._notice)
+        self.roamer = Roamer(
+            [topic], consume=self._consume, notice=self._notice, host=host, name=name
+        )
 
     @property
     def live(self) -> bool:
@@ -70,11 +78,15 @@ async def at_hubs(stack: AsyncExitStack, directory: Path) -> Side:
             if answer.status != 201:
                 raise RuntimeError(f"hub B answered {answer.status} {await answer.text()}")
 
+    host = await stack.enter_async_context(RoamingHost(directory / "clients", ADDRESSES))
+    places = (world.a.url, world.b.url)
+
     async def movers(stack: AsyncExitStack, topic: str, count: int) -> Sequence[Mover]:
-        found = [HubRoamer(topic) for _ in range(count)]
+        found = [HubRoamer(topic, host, f"{topic} {number}") for number in range(count)]
         for each in found:
             await stack.enter_async_context(each.roamer)
+            for place in places:  # as clients of MQTT know their brokers' addresses
+                await each.roamer.prepare(place)
         return found
 
-    topic = "http://news.site-b.test/moves"
-    return Side((world.a.url, world.b.url), publish, movers, topic, MOST)
+    return Side(places, publish, movers, "http://news.site-b.test/moves")
