@@ -113,6 +113,11 @@ class MobileClient:
     # What an application calls
 
     @property
+    def claim(self) -> Claim:
+        """Of the present stay, or the last one."""
+        return self._claim
+
+    @property
     def debts(self) -> tuple[Debt, ...]:
         """The stays that may still keep something for this client, this one included."""
         return self._debts.claimed.debts

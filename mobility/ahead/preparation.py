@@ -242,10 +242,11 @@ class Preparation:
     def _went(self, word: ContextsWord, came: Came) -> None:
         if came.client not in self._claims:
             return  # it was never here
+        # First, while whoever this neighbour may take the place of is one.
+        self.preparing.went(came.client, came.claim, word.proxy, word.neighbours)
         if came.directly:
             self._cross(word.proxy, came=False)
         self.neighbours.told(word.proxy, word.neighbours)
-        self.preparing.went(came.client, came.claim, word.proxy, word.neighbours)
 
     def answered(self, name: str, changes: list[AnyChange], held: Held) -> None:
         """To what this proxy said."""
