@@ -37,7 +37,7 @@ class Witness:
     def __init__(self, trial: ProactiveTrial) -> None:
         self._trial = trial
         self.told: dict[Told, Copy] = {}
-        """The last copy, where no drop has followed."""
+        """The last copy, where no drop has followed, and which is not left to another proxy."""
         self.tables: dict[tuple[str, str], _Went] = {}
         """By proxy and client: where it went, as the proxy was told."""
         self._reported: dict[tuple[str, str, int], set[str]] = {}
@@ -77,6 +77,7 @@ class Witness:
             key = (name, peer, change.client)
             if isinstance(change, Copy):
                 self.told[key] = change
+                self._leave(name, change.client)
                 known = self._reported.get((name, change.client, change.epoch), set())
                 lost = [t for t in known if t in change.topics and change.topics[t] is None]
                 if change.active and lost and len(lost) == len(change.topics):
@@ -113,6 +114,7 @@ class Witness:
                     serial = proxy.env.wall() // MICROSECOND
                     went = _Went(change.claim, word.neighbours, serial)
                     self.tables[name, change.client] = went
+                    self._leave(name, change.client)
             elif isinstance(change, Drop):
                 order, _ = self._buried.get((name, change.client), (change.order, 0))
                 now = self._trial.world.now
@@ -138,14 +140,19 @@ class Witness:
 
     # What is left
 
+    def _leave(self, name: str, client: str) -> None:
+        """What is passive at a neighbour of both is the other proxy's from now on."""
+        went = self.tables.get((name, client))
+        if went is not None:
+            for neighbour in went.neighbours:
+                copy = self.told.get((name, neighbour, client))
+                if copy is not None and not copy.active and copy.claim < went.claim:
+                    del self.told[name, neighbour, client]
+
     def untold(self, client: str, place: str) -> str | None:
         """Who has not been told that the client is elsewhere."""
-        for (owner, neighbour, about), copy in self.told.items():
-            if about != client or place in (owner, neighbour):
-                continue
-            went = self.tables.get((owner, client))
-            common = went is not None and copy.claim < went.claim and neighbour in went.neighbours
-            if copy.active or not common:
+        for owner, neighbour, about in self.told:
+            if about == client and place not in (owner, neighbour):
                 return f"{owner} never told {neighbour} that a client went to {place}"
         return None
 
