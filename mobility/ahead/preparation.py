@@ -16,7 +16,7 @@ from mobility.ahead.lines import Line
 from mobility.ahead.neighbours import Neighbours
 from mobility.ahead.preparing import Preparing
 from mobility.ahead.waiting import Warm
-from mobility.ahead.words import MOST_NEIGHBOURS, AnyChange, Came, Copy, Drop, Held, Mark
+from mobility.ahead.words import MOST_NEIGHBOURS, AnyChange, Came, Change, Copy, Drop, Held, Mark
 from mobility.ahead.words import Contexts as ContextsWord
 from mobility.calls import Send
 from mobility.claims import Claims
@@ -154,6 +154,10 @@ class Preparation:
                 active=handler.state == "away",
             )
         self._wind()
+
+    def is_old(self, change: Change) -> bool:
+        """Whether the client is known to have moved in somewhere since."""
+        return self._claims.above(change.client, change.claim) is not None
 
     def arrived(self, handler: Handler) -> None:
         """The client has everything, by subscriptions of its own."""

@@ -38,6 +38,8 @@ from psirp_sim.runtime.simulator import stream
 
 FEW = 20
 """Hand-offs of which none may be prepared."""
+ROOM = 1_000
+"""Bytes by which subscriptions alone may exceed what contexts may have."""
 _ROOM = b"mobility/ahead/"
 
 
@@ -218,29 +220,36 @@ class ProactiveTrial(MobilityTrial):
                 raise InvariantViolated(f"{name} has {len(ahead.neighbours.known)} neighbours")
             if len(ahead.contexts) > most.contexts:
                 raise InvariantViolated(f"{name} keeps {len(ahead.contexts)} contexts")
+            if ahead.contexts.bytes > most.bytes + ROOM:
+                raise InvariantViolated(f"{name} keeps {ahead.contexts.bytes} bytes of contexts")
 
     def _unsettled(self) -> str | None:
         return super()._unsettled() or self._unsettled_contexts()
 
     def _unsettled_contexts(self) -> str | None:
         places = {
-            core.client.id: (core.client.proxy, core.client.claim)
+            core.client.id: (core.client.proxy, core.client.claim, set(core.client.flows))
             for _, core in self._cores
             if core.client.stage is Stage.LIVE
         }
         proxies = dict(self.preparing)
         for name, proxy in proxies.items():
             for client, context in proxy.ahead.contexts.kept.items():
-                place, claim = places.get(client, ("", None))
+                place, claim, topics = places.get(client, ("", None, set()))
                 if context.waiting is not None:
                     return f"{name} buffers for a client that is at {place or 'no proxy'}"
                 if context.owner != place or context.copy.claim != claim:
                     return f"{name} has a context of {context.owner}, the client is at {place}"
+                if set(context.copy.topics) != topics:
+                    return f"{name} has a context with other topics than its client"
                 if name not in proxies[place].ahead.neighbours.known:
                     return f"{name} has a context of {place} and is no neighbour"
             for client in proxy.ahead.preparing.clients:
                 if places.get(client, ("",))[0] != name:
                     return f"{name} prepares for a client that is elsewhere"
+            counted = sum(context.bytes for context in proxy.ahead.contexts.kept.values())
+            if counted != proxy.ahead.contexts.bytes:
+                return f"{name} counts {proxy.ahead.contexts.bytes} bytes, and has {counted}"
             left = self._left_on_disk(name, proxy)
             if left is not None:
                 return left
@@ -248,7 +257,7 @@ class ProactiveTrial(MobilityTrial):
             if any(map(_is_left, topic.subscriptions)):
                 return f"somebody is subscribed to {topic.name} for a client that is elsewhere"
         if self.proxy_settings.ahead.tries > FEW:
-            for client, (place, _) in places.items():
+            for client, (place, *_) in places.items():
                 if (untold := self.witness.untold(client, place)) is not None:
                     return untold
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from mobility.ahead.contexts import Context
-from mobility.ahead.words import Came, Contexts, Copy, Drop, Order, read
+from mobility.ahead.words import AnyReply, AnyWord, Came, Contexts, Copy, Drop, Held, Order, read
 from mobility.identity import Claim, client_id
 from mobility.messages import Alive, MalformedMessage, MoveIn, MoveOut
 from mobility.messages import read as read_message
@@ -40,12 +40,16 @@ class Witness:
         """The last copy, where no drop has followed, and which is not left to another proxy."""
         self.tables: dict[tuple[str, str], _Went] = {}
         """By proxy and client: where it went, as the proxy was told."""
-        self._reported: dict[tuple[str, str, int], set[str]] = {}
-        """By proxy, client and epoch: topics of which the proxy knows where the client is."""
+        self._reported: dict[tuple[str, str, Claim], set[str]] = {}
+        """By proxy, client and claim: topics of which the proxy knows where the client is."""
         self._buried: dict[tuple[str, str], tuple[Order, int]] = {}
         """By proxy and client: what was dropped there, and when."""
         self._deceased: dict[str, dict[str, Context]] = {}
-        """By proxy: what its last life kept."""
+        """By proxy: what its present life keeps, or its last one kept."""
+        self._asked: dict[tuple[str, str, int], dict[str, Order]] = {}
+        """By proxy, who asked and call: the copies in a word."""
+        self._confirmed: dict[tuple[str, str], Order] = {}
+        """By proxy and client: the copy that it said to keep."""
 
     # A proxy's life
 
@@ -53,8 +57,8 @@ class Witness:
         """A proxy has started: what it confirmed before is still there."""
         kept = proxy.ahead.contexts.kept
         for client, context in self._deceased.get(name, {}).items():
-            old = proxy.ahead._claims.above(client, context.copy.claim) is not None
-            if context.durable and client not in kept and not old:
+            confirmed = self._confirmed.get((name, client)) == context.copy.order
+            if confirmed and client not in kept and not proxy.ahead.is_old(context.copy):
                 raise InvariantViolated(f"{name} confirmed a context, and a crash took it")
         self._deceased[name] = kept
         for key in [each for each in self.told if each[0] == name]:
@@ -68,8 +72,12 @@ class Witness:
     # What it says
 
     def says(self, name: str, proxy: MobilityProxy, peer: str, packet: bytes) -> None:
-        word = _contexts(packet)
-        if word is None:
+        word = _read(packet)
+        if isinstance(word, Held):
+            asked = self._asked.pop((name, peer, word.call), {})
+            for client in asked.keys() - {*word.refused, *word.lacking}:
+                self._confirmed[name, client] = asked[client]
+        if not isinstance(word, Contexts):
             return
         if any(secret in packet for secret in self._trial.secrets.values()):
             raise InvariantViolated(f"{name} tells {peer} the secret of a client")
@@ -78,7 +86,7 @@ class Witness:
             if isinstance(change, Copy):
                 self.told[key] = change
                 self._leave(name, change.client)
-                known = self._reported.get((name, change.client, change.epoch), set())
+                known = self._reported.get((name, change.client, change.claim), set())
                 lost = [t for t in known if t in change.topics and change.topics[t] is None]
                 if change.active and lost and len(lost) == len(change.topics):
                     raise InvariantViolated(f"{name} activates at {peer} without any Position")
@@ -93,18 +101,20 @@ class Witness:
 
     def hears(self, name: str, proxy: MobilityProxy, peer: str, packet: bytes) -> None:
         """Hands it to the proxy, and looks at what becomes of it."""
-        word = _contexts(packet)
-        if word is None:
+        word = _read(packet)
+        if not isinstance(word, Contexts):
             self._listen(name, packet)
             proxy.receive(peer, packet)
             return
         ahead = proxy.ahead
-        if not ahead.conversation.passes.admits(word.proxy, word.token):
+        if ahead.conversation.passes.give(word.proxy) != word.token:
             before = (dict(ahead.contexts.kept), ahead.neighbours.names)
             proxy.receive(peer, packet)
             if before != (ahead.contexts.kept, ahead.neighbours.names):
                 raise InvariantViolated(f"{name} believes {peer}, who has no pass")
             return
+        copies = {each.client: each.order for each in word.changes if isinstance(each, Copy)}
+        self._asked[name, peer, word.call] = copies
         orders = {client: context.copy.order for client, context in ahead.contexts.kept.items()}
         for change in word.changes:
             if isinstance(change, Came):
@@ -134,7 +144,7 @@ class Witness:
         except MalformedMessage:
             return
         if isinstance(message, MoveIn | Alive | MoveOut):
-            stay = (name, client_id(message.secret), message.epoch)
+            stay = (name, client_id(message.secret), message.claim)
             known = self._reported.setdefault(stay, set())
             known.update(topic for topic, places in message.topics.items() if places)
 
@@ -157,9 +167,8 @@ class Witness:
         return None
 
 
-def _contexts(packet: bytes) -> Contexts | None:
+def _read(packet: bytes) -> AnyWord | AnyReply | None:
     try:
-        word = read(packet)
+        return read(packet)
     except MalformedMessage:
         return None
-    return word if isinstance(word, Contexts) else None
