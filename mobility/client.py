@@ -218,8 +218,7 @@ class MobileClient:
         self._notify(MovedIn(self.proxy, collected, missing))
 
     def _on_welcomed(self) -> None:
-        # A client that is leaving holds what comes behind a hole, and the next place must find it.
-        if self.stage is Stage.LIVE and not self._leaving:
+        if self.stage is Stage.LIVE:
             self._debts.pay()
         self._debts.release()
         if self._arrival is not None:
@@ -233,9 +232,12 @@ class MobileClient:
         if flow is None:
             return
         if self.settings.service.mode is Mode.POSITION and position is not None:
+            known = dict(flow.heard)
             flow.offer(position, message, direct=True)
             self.pass_on(flow.take())
             self._after_direct(flow)
+            if not flow.heard.items() <= known.items():
+                self._note(flow, {})  # it waits here, and perhaps nobody else has it
         elif self._arrival is not None:
             self._arrival.heard(Update(topic, position, message))
         else:
@@ -262,8 +264,8 @@ class MobileClient:
                 self._arrival.synchronise()
 
     def _after_direct(self, flow: Flow) -> None:
-        if self.stage is Stage.LIVE and not self._leaving and flow.caught_up:
-            # Nobody is left who could fill a hole.
+        if self.stage is Stage.LIVE and flow.caught_up:
+            # Nobody is left who could fill a hole; not for one that is leaving, either.
             self.pass_on(flow.flush("history"))
         self._step()
 

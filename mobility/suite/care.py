@@ -4,12 +4,13 @@ It is made from what was promised on the wire (Welcome, MovedOut) and from what 
 nodes, never from what a core keeps. A proxy that gave its word must have every message that it
 could have: of a topic without history, whatever is published from its Welcome on; of one with a
 history, whatever that still had when the client's departure had to be noticed at the latest. The
-only excuse is that the proxy was down, and that ends soon after its restart. And a client that is
-live hears for itself, until it goes.
+only excuse is that the proxy was down, and that ends soon after its restart. And a client hears for
+itself, until it goes, once it is live, and of a topic from the moment its first subscription began.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from psirp_sim.runtime.durations import MILLISECOND
@@ -62,6 +63,8 @@ class Stay:
     """When it learned that the proxy had taken over."""
     left: int = NEVER
     """When it was there for the last time, if it went without a word."""
+    hears: dict[str, int] = field(default_factory=dict)
+    """By topic: since when the client consumes what comes directly, whatever else it waits for."""
     live: int = NEVER
     """When the client said that it was."""
     over: int = NEVER
@@ -92,8 +95,16 @@ class Care:
             stay = self._stays[-1]
             stay.left = min(stay.left, now)
 
-    def arrived(self, now: int) -> None:
-        self._stays[-1].live = now
+    def began(self, topic: str, now: int) -> None:
+        """The client's first subscription to a topic is in effect: nothing earlier is owed."""
+        self._stays[-1].hears[topic] = now
+
+    def arrived(self, topics: Iterable[str], now: int) -> None:
+        """It is live, with these topics."""
+        stay = self._stays[-1]
+        stay.live = now
+        for topic in topics:
+            stay.hears.setdefault(topic, now)
         self._end_earlier(now)
 
     def welcomed(self, number: int, now: int) -> None:
@@ -119,14 +130,18 @@ class Care:
 
     # What must have been kept
 
-    def kept(self, published: int, lost: int) -> bool:
+    def survived(self, moment: int) -> bool:
+        """Whether the client lived on for long enough to make durable what it heard then."""
+        return not self._own.is_down(moment, self._own.done_by(moment, UNDER_WAY))
+
+    def kept(self, topic: str, published: int, lost: int) -> bool:
         """Whether some proxy must have a message that was published then, and that the system
         itself had until it was `lost`; or the client itself must have heard it."""
-        return any(self._kept(stay, published, lost) for stay in self._stays)
+        return any(self._kept(stay, topic, published, lost) for stay in self._stays)
 
-    def _kept(self, stay: Stay, published: int, lost: int) -> bool:
-        gone = min(stay.left, stay.moved_out)
-        if stay.live <= published and self._own.done_by(published, UNDER_WAY + UNNOTICED) < gone:
+    def _kept(self, stay: Stay, topic: str, published: int, lost: int) -> bool:
+        gone, hears = min(stay.left, stay.moved_out), stay.hears.get(topic, NEVER)
+        if hears <= published and self._own.done_by(published, UNDER_WAY + UNNOTICED) < gone:
             return True
         if published > stay.over - UNDER_WAY:
             return False

@@ -53,9 +53,7 @@ class ClientNode:
         self.env = env
         self.trial = trial
         self.ledger = trial.ledgers[env.node]
-        access = SimulatedAccessPoint(
-            trial.system, env, self._broken, self.ledger.bases, self.ledger.effective
-        )
+        access = SimulatedAccessPoint(trial.system, env, self._broken, self.ledger)
         self.client = trial.suite.client(
             env,
             trial.secrets[env.node],
@@ -140,8 +138,7 @@ class ClientNode:
 
     def _notified(self, notice: Notice) -> None:
         if isinstance(notice, MovedIn):
-            self.ledger.arrived()
-            self.ledger.care.arrived(self.trial.world.now)
+            self.ledger.arrived(self.trial.world.now)
         elif isinstance(notice, MovedOut):
             self.trial.moved_out(self.env.node)
 

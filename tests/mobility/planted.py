@@ -109,6 +109,23 @@ class _ForgetsItsCursor(Flow):
         return None
 
 
+class _HoldsTheBeginning(Flow):
+    """What is heard first of a stream waits for something earlier although its topic began here."""
+
+    def _next(self, publisher):
+        if publisher not in self.cursor and not self.whole:
+            return (-1, 0)
+        return super()._next(publisher)
+
+
+class _ForgetsWhatItHeard(Flow):
+    """Nobody is told of what was heard of a new stream and not consumed before the next move."""
+
+    def restart(self):
+        self.heard.clear()
+        super().restart()
+
+
 class StartsAnewAfterACrash(MobileClient):
     """A client that crashed does not know where it was."""
 
@@ -332,6 +349,8 @@ CLIENTS = [
     (with_flow(_SkipsHoles), 1),
     (with_flow(_DoesNotWaitForBuffers), 2),
     (with_flow(_ForgetsItsCursor), 0),
+    (with_flow(_HoldsTheBeginning), 335),
+    (with_flow(_ForgetsWhatItHeard), 135),
     (StartsAnewAfterACrash, 0),
     (ForgetsEarlierStays, 2),
     (with_collector(_ReleasesTooEarly), 2),
