@@ -20,6 +20,8 @@ UNDER_WAY = 60 * MILLISECOND
 """How long a message may take through the system until it is durable."""
 UNNOTICED = 150 * MILLISECOND
 """How long a client may be attached to nothing before it learns that."""
+UNREPORTED = 1_500 * MILLISECOND
+"""How long, while it is up, a client may not have been able to say what it consumed."""
 LATE = 300 * MILLISECOND
 """By how much a packet may be late, in a storm."""
 
@@ -46,6 +48,14 @@ class Spells:
             if begin < begun + length and end > begun:
                 begun = end
         return begun + length
+
+    def awake_before(self, moment: int, length: int) -> int:
+        """From when on, until that moment, the node was up and not still for so long."""
+        for begin, end in sorted(self.down + self.still, reverse=True):
+            end = min(end, moment)
+            if begin < end and end > moment - length:
+                moment, length = begin, length - (moment - end)
+        return moment - length
 
     def is_down(self, begin: int, end: int) -> bool:
         """At any time between."""
@@ -129,6 +139,10 @@ class Care:
                 stay.over = min(stay.over, now)
 
     # What must have been kept
+
+    def unreported(self, moment: int) -> int:
+        """Since when the client's proxy may not know, at that moment, what was consumed."""
+        return self._own.awake_before(moment, UNREPORTED)
 
     def survived(self, moment: int) -> bool:
         """Whether the client lived on for long enough to make durable what it heard then."""

@@ -20,11 +20,7 @@ from identifiers import Position, PublisherId
 from mobility.events import Consumed, Gap, Reset, Update
 from mobility.suite.care import NEVER, Care
 from mobility.suite.system import SimulatedSystem, SimulatedTopic
-from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.schedules import InvariantViolated
-
-UNREPORTED = 1_500 * MILLISECOND
-"""How long a proxy may not know that something was consumed."""
 
 
 @dataclass(slots=True)
@@ -141,7 +137,7 @@ class Ledger:
             return False  # it is there still, or came with the subscription
         # Where the newest go, what was there before, perhaps consumed already, took its place.
         since = 0
-        begin = min(at, self.left_at or at) - UNREPORTED if self.newest_go else at
+        begin = self.care.unreported(min(at, self.left_at or at)) if self.newest_go else at
         for stream in there.streams.values():
             later = sum(each.at >= begin for each in stream)
             # A replay brings one stream after the other, so what is older may come later.
