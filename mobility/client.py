@@ -121,17 +121,18 @@ class MobileClient:
         """Begin to consume a topic; where the client is does not matter."""
         if topic in self.flows:
             return
-        flow = self.flows[topic] = Flow(topic)
+        there = self.stage in (Stage.CLAIMING, Stage.MOVING_IN, Stage.LIVE)
+        flow = self.flows[topic] = Flow(topic, since=self._debts.epoch + (0 if there else 1))
         self._memory.note(flow)
         if self._ear is not None:
             self._subscribe(flow, self._ear)
             self._attendance.subscribed(topic)
 
-    def unsubscribe(self, topic: str) -> None:
-        """No more of it."""
+    def unsubscribe(self, topic: str, effect: Changes | None = None) -> None:
+        """No more of it; who subscribes again begins anew. `effect` becomes durable with it."""
         if self.flows.pop(topic, None) is None:
             return
-        self._memory.forget(topic)
+        self._memory.forget(topic, effect)
         subscription = self._subscriptions.pop(topic, None)
         if subscription is not None:
             subscription.cancel()
@@ -282,6 +283,9 @@ class MobileClient:
             self._note(flow, self._consume(event))
 
     def _note(self, flow: Flow, effect: Changes) -> None:
+        if self.flows.get(flow.topic) is not flow:
+            self.env.storage.write(effect)  # unsubscribed by who consumed it
+            return
         after = flow.after
 
         def durable() -> None:

@@ -27,8 +27,12 @@ class Flow:
         places: After = None,
         whole: bool = False,
         heard: Iterable[Position] = (),
+        since: int = 0,
     ) -> None:
         self.topic = topic
+        self.since = since
+        """The first stay of the client that may keep something of this subscription: what earlier
+        ones have of the topic is of one that is over."""
         self.begun = places is not None
         """A subscription has been in effect: from there on everything counts."""
         self.whole = whole

@@ -6,7 +6,10 @@ order. A gap is allowed for a version only where something that was stated cost 
 
 * the system's history no longer had it when the client's subscription took effect, and
 * **quota**: at least as many messages as are kept were published on its topic since, or
-* **care**: nobody who had given his word could have kept it (`care` says who had).
+* **care**: nobody who had given his word could have kept it (`care` says who had), or
+* **time to keep**: who had kept it may have given it up; then the client is told that reason.
+
+Who unsubscribes is owed nothing more; who subscribes again begins anew.
 
 A stream may begin later only where the system cannot say where it is and nobody had to keep what is
 before; never behind something that the client itself has heard.
@@ -14,6 +17,7 @@ before; never behind something that the client itself has heard.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from identifiers import Position, PublisherId
@@ -42,6 +46,8 @@ class Ledger:
     """The last version consumed of each stream."""
     heard: dict[tuple[str, PublisherId], list[tuple[int, int]]] = field(default_factory=dict)
     """When which versions came directly, of streams of which nothing had been consumed."""
+    past: dict[tuple[str, PublisherId], int] = field(default_factory=dict)
+    """What had been consumed of each stream when the client unsubscribed."""
     left_at: int | None = None
     """When the client left the place where it was last live, or crashed there."""
     gaps: int = 0
@@ -71,6 +77,15 @@ class Ledger:
         """The first version of a stream that the client cannot have forgotten."""
         came = self.heard.get(key, [])
         return min((version for at, version in came if self.care.survived(at)), default=NEVER)
+
+    def unsubscribed(self, topic: str) -> None:
+        """The client does not want it any more, and has forgotten it."""
+        self.bases.pop(topic, None)
+        self.effective.pop(topic, None)
+        self.past |= {key: at for key, at in self.at.items() if key[0] == topic}
+        self.at = {key: at for key, at in self.at.items() if key[0] != topic}
+        self.heard = {key: came for key, came in self.heard.items() if key[0] != topic}
+        self.care.unsubscribed(topic)
 
     # What the client makes of it
 
@@ -108,7 +123,8 @@ class Ledger:
         elif event.first != at + 1:
             self._wrong(event.topic, f"was told of a gap from {event.first}, and is at {at}")
         for version in range(event.first, event.last + 1):
-            if not self._excused(event.topic, event.publisher, version):
+            expiry = "time to keep" in event.reason
+            if not self._excused(event.topic, event.publisher, version, expiry):
                 self._wrong(event.topic, f"was told that {version} is missing ({event.reason})")
         self.gaps += 1
         self.at[key] = event.last
@@ -116,16 +132,18 @@ class Ledger:
     def _begin(self, key: tuple[str, PublisherId], first: int) -> None:
         """That version is the first that the client was told anything of."""
         topic, publisher = key
+        if first <= (past := self.past.get(key, 0)):
+            self._wrong(topic, f"began at {first}, and had {past} before it unsubscribed")
         if first > (heard := self._heard(key)):
             self._wrong(topic, f"began at {first}, and had heard {heard}")
         base = self.bases.get(topic, {}).get(publisher, 0)
         # Perhaps nobody could have told the client that it missed the beginning of a stream.
         knowable = self.system.topics[topic].tells_base
         for missed in range(base + 1, first):
-            if knowable or not self._excused(topic, publisher, missed):
+            if knowable or not self._excused(topic, publisher, missed, expiry=True):
                 self._wrong(topic, f"began at {first}, subscribed at {base}")
 
-    def _excused(self, topic: str, publisher: PublisherId, version: int) -> bool:
+    def _excused(self, topic: str, publisher: PublisherId, version: int, expiry: bool) -> bool:
         there = self.system.topics[topic]
         published = there.streams.get(publisher, [])
         if version > len(published):
@@ -146,7 +164,7 @@ class Ledger:
             )
         if since > self.quota:
             return True
-        return not self.care.kept(topic, at, lost)
+        return not self.care.kept(topic, at, lost, self.system.world.now if expiry else 0)
 
     def _wrong(self, topic: str, what: str) -> None:
         raise InvariantViolated(f"{self.name} on {topic}: {what}")
@@ -160,11 +178,12 @@ class Ledger:
         self.left_at = None
         self.care.arrived(self.bases, now)
 
-    def behind(self) -> str | None:
+    def behind(self, wanted: Iterable[str]) -> str | None:
         """What the client has not consumed yet."""
-        for topic, there in self.system.topics.items():
-            if topic not in self.bases or not self.compared:
-                continue
+        for topic in wanted if self.compared else ():
+            if topic not in self.bases:
+                return f"{self.name} has not begun with {topic}"
+            there = self.system.topics[topic]
             for publisher, published in there.streams.items():
                 key = (topic, publisher)
                 at = self.at.get(key)
@@ -174,7 +193,7 @@ class Ledger:
                     at = self.bases[topic].get(publisher, 0)
                 missing = range(at + 1, len(published) + 1)
                 if not there.tells_base and all(
-                    self._excused(topic, publisher, each) for each in missing
+                    self._excused(topic, publisher, each, expiry=True) for each in missing
                 ):
                     continue  # nobody can tell before the next one comes
                 if missing:
