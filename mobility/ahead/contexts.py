@@ -206,7 +206,7 @@ class Contexts:
                 context.waiting = waiting
                 waiting.grew = lambda: self._grew(context)
                 gone = tuple(each for each in waiting.record.topics if each not in copy.topics)
-                waiting.update(copy.topics, gone)
+                waiting.update(waiting.record.asked + 1, copy.topics, gone)
                 waiting.go_on()
             else:
                 self._free(waiting)

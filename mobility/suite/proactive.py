@@ -311,7 +311,7 @@ class LeaverNode:
         self.env = env
         self.trial = trial
         self.gone_at = trial.duration * 2 // 3
-        access = SimulatedAccessPoint(trial.system, env, self._broken, {}, {})
+        access = SimulatedAccessPoint(trial.system, env, self._broken)
         settings = ClientSettings(
             service=Service(keep=2.0), alive=ALIVE, retry_first=60 * MILLISECOND
         )

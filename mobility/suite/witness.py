@@ -87,7 +87,8 @@ class Witness:
                 self.told[key] = change
                 self._leave(name, change.client)
                 known = self._reported.get((name, change.client, change.claim), set())
-                lost = [t for t in known if t in change.topics and change.topics[t] is None]
+                anew = {topic for _, topic in self._trial.dropped}  # it may begin again
+                lost = [t for t, at in change.topics.items() if at is None and t in known - anew]
                 if change.active and lost and len(lost) == len(change.topics):
                     raise InvariantViolated(f"{name} activates at {peer} without any Position")
             elif isinstance(change, Drop):

@@ -99,6 +99,15 @@ class _NeverDeactivates(Preparing):
             super().propagate(client, claim, topics, service, active)
 
 
+class _KeepsOldTopics(Preparing):
+    """Neighbours are not told what a client subscribes to, and not any more, while it is here."""
+
+    def propagate(self, client, claim, topics, service, active):
+        known = self.clients.get(client)
+        if active or known is None or known.copy.active or known.copy.claim != claim:
+            super().propagate(client, claim, topics, service, active)
+
+
 class _PreparesForEver(Preparation):
     """A client that is gone for good is prepared for as long as the proxy lives."""
 
@@ -226,6 +235,7 @@ PROXIES = [
     (with_preparing(_NeverDeactivatesAtNeighboursOfBoth), 0),
     (with_preparing(_NeverDeactivates), 0),
     (with_preparing(_NeverParts), 0),
+    (with_preparing(_KeepsOldTopics), 0),
     (with_preparation(_PreparesForEver), 0),
     (planted(_KnowsTooMany, lambda ahead: ahead.neighbours), 0),
     (with_contexts(_LetsEarlierOnesWin), 0),
