@@ -52,10 +52,8 @@ class Waiting(Handler):
         return len(self._subscriptions)
 
     def _keep_warm(self) -> None:
-        service = self.record.service
-        for topic in self.record.topics:
-            if self.left_to_history(topic) and not service.excludes(topic):
-                self.warm.keep(topic)
+        topics, service = self.record.topics, self.record.service
+        self.warm.keep({t for t in topics if self.left_to_history(t) and not service.excludes(t)})
 
     # What the pub/sub system calls
 
@@ -126,12 +124,13 @@ class Warm:
         self._warmth = warmth
         self._topics: set[str] = set()
 
-    def keep(self, topic: str) -> None:
-        if topic not in self._topics and self._warmth.want(topic):
-            self._topics.add(topic)
+    def keep(self, topics: set[str]) -> None:
+        """These, and no others."""
+        for topic in self._topics - topics:
+            self._warmth.leave(topic)
+        self._topics &= topics
+        self._topics |= {topic for topic in topics - self._topics if self._warmth.want(topic)}
 
     def cool(self) -> None:
         """They are not needed any more."""
-        for topic in self._topics:
-            self._warmth.leave(topic)
-        self._topics.clear()
+        self.keep(set())
