@@ -14,8 +14,14 @@ const NAME = "psph roaming page ";
 
 const isLoopback = (host) => /^(localhost|127\.[0-9.]+|\[::1\])$/.test(host);
 
+// The hubs listen on the machine that the world runs on. Elsewhere the page's server passes on what
+// a client that moves asks of them.
+const reachable = ({ name, hub }) =>
+  isLoopback(location.hostname) ? hub : `${location.origin}/hubs/${name}`;
+
 export class Roam {
   #world;
+  #domains; // each with the hub as this page reaches it
   #roamer = null;
   #lines = null;
   #topics;
@@ -27,6 +33,7 @@ export class Roam {
 
   constructor({ world }) {
     this.#world = world;
+    this.#domains = world.domains.map((domain) => ({ ...domain, hub: reachable(domain) }));
     // The first feed of each domain: while a PSPH is stopped its website has nobody to tell, and
     // the other line shows that the stream goes on.
     this.#topics = world.domains.map(({ topics }) => topics[0]).filter(Boolean);
@@ -35,21 +42,11 @@ export class Roam {
   // The view is looked at: now, and not before, the page connects to a hub.
   shown() {
     if (this.#roamer) return;
-    const { domains } = this.#world;
-    const inside = ({ hub }) => !hub || isLoopback(new URL(hub).hostname);
-    const unreachable = !isLoopback(location.hostname) && domains.some(inside);
-    at("roam-body").hidden = unreachable;
-    at("roam-trouble").hidden = !unreachable;
-    if (unreachable) {
-      setText(at("roam-trouble"), "The hubs of this world can be reached only on the machine that"
-        + " it runs on. Open the page there to roam.");
-      return;
-    }
     this.#forgetOtherWorlds();
     this.#lines = new Lines(this.#world, this.#topics);
     this.#roamer = new Roamer({
       name: `page ${this.#world.identity}`,
-      hubs: domains.map(({ hub }) => hub),
+      hubs: this.#domains.map(({ hub }) => hub),
       topics: this.#topics,
       consume: (event, effect) => {
         const after = noted(effect, event, this.#sideOf(this.#roamer.hub));
@@ -78,7 +75,7 @@ export class Roam {
   }
 
   #domainOf(hub) {
-    return this.#world.domains.find((each) => each.hub === hub)?.name ?? hub;
+    return this.#domains.find((each) => each.hub === hub)?.name ?? hub;
   }
 
   #sideOf(hub) {
@@ -88,7 +85,7 @@ export class Roam {
   // Controls
 
   #showControls() {
-    at("places").append(...this.#world.domains.map((domain) => this.#place(domain)));
+    at("places").append(...this.#domains.map((domain) => this.#place(domain)));
     const near = (hub, words, checked) => {
       const radio = element("input", { type: "radio", name: "near", checked });
       radio.addEventListener("change", () => (this.#near = hub));
@@ -96,7 +93,7 @@ export class Roam {
     };
     at("near").append(
       near("", "neither", true),
-      ...this.#world.domains.map(({ hub, name }) => near(hub, name, false)),
+      ...this.#domains.map(({ hub, name }) => near(hub, name, false)),
     );
     at("roam-faster").addEventListener("change", ({ target }) => {
       this.#roamer.followFaster = target.checked;
