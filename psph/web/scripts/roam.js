@@ -196,7 +196,7 @@ export class Roam {
     } else if (notice.type === "lost") {
       this.#log(`${this.#domainOf(notice.hub)} is lost: ${notice.reason}.`, "broken");
     } else if (notice.type === "unsent") {
-      this.#showUnsent(notice.reason);
+      this.#showUnsent(notice.reason.replace(/^\d+ /, "").split(":", 1)[0]);
     } else if (notice.type === "published") {
       const version = notice.as.split(".").at(-1);
       const side = this.#sideOf(this.#roamer.hub);
