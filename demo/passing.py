@@ -8,6 +8,7 @@ the few paths that it needs to roam, below `/hubs/DOMAIN`.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import aiohttp
 from aiohttp import web
@@ -17,13 +18,13 @@ from demo.world import World
 from psph.mobility.publishing import HEADER
 from push_hub.connecting import exact_url
 
-_PATHS = {
-    ("GET", "mobility"),
-    ("GET", "mobility/stream"),
-    ("POST", "mobility/messages"),
-    ("POST", "mobility/publish"),
-    ("GET", "stream"),
-}
+_PATHS = (
+    ("GET", "/mobility"),
+    ("GET", "/mobility/stream"),
+    ("POST", "/mobility/messages"),
+    ("POST", "/mobility/publish"),
+    ("GET", "/stream"),
+)
 _ASKED_WITH = ("Authorization", "Content-Type", HEADER)
 _ANSWERED_WITH = (
     "Cache-Control",
@@ -47,7 +48,8 @@ class Passing:
         self._under_way = 0
 
     def add(self, app: web.Application) -> None:
-        app.router.add_route("*", "/hubs/{domain}/{path:.*}", self.pass_on)
+        for method, path in _PATHS:
+            app.router.add_route(method, f"/hubs/{{domain}}{path}", partial(self.pass_on, path))
         app.on_startup.append(self._open)
         app.on_shutdown.append(self._close)
 
@@ -65,13 +67,13 @@ class Passing:
         if session is not None:
             await session.close()
 
-    async def pass_on(self, request: web.Request) -> web.StreamResponse:
-        domain, path = request.match_info["domain"], request.match_info["path"]
-        if domain not in layout.DOMAINS or (request.method, path) not in _PATHS:
-            raise web.HTTPNotFound(text="nothing is passed on there\n")
+    async def pass_on(self, path: str, request: web.Request) -> web.StreamResponse:
+        domain = request.match_info["domain"]
+        if domain not in layout.DOMAINS:
+            raise web.HTTPNotFound(text="there is no such domain\n")
         if self._session is None or self._under_way >= _AT_ONCE:
             raise web.HTTPServiceUnavailable(text="too much is under way\n")
-        url = exact_url(f"{self._world.hub(domain)}/{path}").with_query(request.query)
+        url = exact_url(f"{self._world.hub(domain)}{path}").with_query(request.query)
         headers = {each: request.headers[each] for each in _ASKED_WITH if each in request.headers}
         body = await request.read() or None
         self._under_way += 1

@@ -365,7 +365,7 @@ def test_hubs_are_passed_on_as_far_as_a_client_that_moves_needs_them(world):
     async def main():
         async with aiohttp.ClientSession() as session:
             for method, path in (
-                ("GET", f"{A}/hub"), ("GET", f"{A}/t/http://x.test/"), ("POST", f"{A}/mobility"),
+                ("GET", f"{A}/hub"), ("GET", f"{A}/t/http://x.test/"), ("POST", f"{A}/hub"),
                 ("POST", f"{A}/mobility/relay"), ("GET", f"{A}/chat/stream"),
                 ("GET", f"{A}/metrics"), ("GET", "site-c.test/mobility"),
             ):  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from tests.e2e.browser.test_roaming import Traveller, check
 from tests.e2e.browser.world import SOON, Visitor, launch, running_world
@@ -27,29 +27,30 @@ def address(tmp_path_factory):
         yield f"http://{HOST}:{urlsplit(printed).port}/?{urlsplit(printed).query}"
 
 
-def test_a_phone_roams_through_the_page_it_has(address):
-    with sync_playwright() as playwright:
-        browser = launch(playwright, HOST)
-        visitor = Visitor(browser, address.partition("?")[0], **PHONE)
-        # The console says that nobody answers at the hub that was stopped, as it should.
-        visitor.forgiven = "Failed to load resource"
-        visitor.page.goto(address)
-        visitor.live()
-        traveller, page = Traveller(visitor), visitor.page
-        traveller.is_at("site-a.test")
-        page.get_by_role("button", name="Keep publishing").click()
-        for place, count in (("b", 1), ("a", 2)):
-            traveller.has(0, count)
-            traveller.has(1, count)
-            page.get_by_role("button", name=f"Move to site-{place}.test").click()
-            traveller.is_at(f"site-{place}.test")
-        page.get_by_role("button", name="Stop publishing").click()
-        page.get_by_role("button", name="Stop psph-a").click()
-        traveller.is_at("site-b.test")
-        page.get_by_role("button", name="Start psph-a").click()
-        expect(page.get_by_role("button", name="Stop psph-a")).to_be_enabled(**SOON)
-        check(traveller)
-        visitor.picture("roam-phone")
-        browser.close()
+def test_a_phone_roams_through_the_page_it_has(address, playwright):
+    browser = launch(playwright, HOST)
+    visitor = Visitor(browser, address.partition("?")[0], **PHONE)
+    # The console says that nobody answers at the hub that was stopped, as it should.
+    visitor.forgiven = "Failed to load resource"
+    visitor.page.goto(address)
+    visitor.live()
+    traveller, page = Traveller(visitor), visitor.page
+    traveller.is_at("site-a.test")
+    page.get_by_role("button", name="Keep publishing").click()
+    for place, count in (("b", 1), ("a", 2)):
+        traveller.has(0, count)
+        traveller.has(1, count)
+        page.get_by_role("button", name=f"Move to site-{place}.test").click()
+        traveller.is_at(f"site-{place}.test")
+    page.get_by_role("button", name="Stop publishing").click()
+    page.get_by_role("button", name="Stop psph-a").click()
+    traveller.say("from a phone")
+    traveller.is_at("site-b.test")
+    assert traveller.said(1) == [1]
+    page.get_by_role("button", name="Start psph-a").click()
+    expect(page.get_by_role("button", name="Stop psph-a")).to_be_enabled(**SOON)
+    check(traveller)
+    visitor.picture("roam-phone")
+    browser.close()
     assert visitor.elsewhere == [], "it reaches no hub by itself"
     assert visitor.complaints == []
