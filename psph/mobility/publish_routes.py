@@ -36,7 +36,7 @@ _REMEMBERED = 1_000
 """Updates of a topic among which one that comes again is recognised: a client has one under way."""
 _PASSED = ("Authorization", "Content-Type", HEADER)
 _PATH = "/mobility/publish"
-_CORS = {"Access-Control-Allow-Origin": "*"}
+_SHARED = {"Access-Control-Allow-Origin": "*", "X-Content-Type-Options": "nosniff"}
 # What a page has to be allowed before it may send a publication; there are no cookies.
 _PREFLIGHT = {
     "Access-Control-Allow-Methods": "POST",
@@ -126,7 +126,9 @@ class PublishRoutes:
                 url, data=body, headers={**headers, _RELAYED: "1"}, allow_redirects=False
             ) as answer:
                 said = await answer.content.read(2_000)
-                return web.Response(status=answer.status, body=said)
+                # Not as what the other hub calls it: a browser may take this for a page of ours.
+                kind = "application/json" if answer.status in (200, 201) else "text/plain"
+                return web.Response(status=answer.status, body=said, content_type=kind)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             text = f"the topic's own hub cannot be reached: {reason_of(error)}\n"
             raise web.HTTPBadGateway(text=text) from None
@@ -140,4 +142,4 @@ async def _allow(request: web.Request) -> web.Response:
 async def _share(request: web.Request, response: web.StreamResponse) -> None:
     """Pages of other origins may read the answer, whatever it is."""
     if request.path == _PATH:
-        response.headers.update(_CORS)
+        response.headers.update(_SHARED)
