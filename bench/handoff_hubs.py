@@ -34,8 +34,14 @@ class HubRoamer:
     def __init__(self, topic: str, host: RoamingHost, name: str) -> None:
         self.arrivals = Arrivals()
         self.roamer = Roamer(
-            [topic], consume=self._consume, notice=self._notice, host=host, name=name
+            [topic],
+            consume=self._consume,
+            notice=self._notice,
+            lost=self._lost,
+            host=host,
+            name=name,
         )
+        self._returning: asyncio.Task[None] | None = None
 
     @property
     def live(self) -> bool:
@@ -52,6 +58,10 @@ class HubRoamer:
     async def go(self) -> None:
         if not await self.roamer.move_out(PATIENCE):
             raise RuntimeError("a hub did not let a client of the benchmark go")
+
+    def _lost(self, reason: str) -> None:
+        """The hub did not answer in time: again, as `psph roam` does. The clock runs on."""
+        self._returning = asyncio.create_task(self.roamer.move(self.roamer.hub))
 
     def _consume(self, event: Consumed) -> None:
         if isinstance(event, Update):

@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 
 from mobility.messages import LARGEST
+from psph.mobility.connections import Connections
 from psph.mobility.event_reading import Ended, read_events
 from psph.mobility.several import MOST, bundled
 from push_hub.connecting import exact_url
@@ -34,12 +35,12 @@ class ProxyLink:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        connections: Connections,
         url: str,
         receive: Callable[[bytes], None],
         broken: Callable[[str], None],
     ) -> None:
-        self._session = session
+        self._connections = connections
         self._url = url
         self._receive = receive
         self._broken = broken
@@ -75,8 +76,8 @@ class ProxyLink:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _take(self) -> bytes:
-        """What waits, or the first of it, as one body."""
+    def _take(self) -> tuple[bytes, str]:
+        """What waits, or the first of it, as one body; and its media type."""
         taken: list[bytes] = []
         size = 0
         while self._waiting and len(taken) < MOST:
@@ -89,7 +90,7 @@ class ProxyLink:
     async def _listen(self) -> None:
         url = f"{self._url}/mobility/stream?session={self._word}"
         try:
-            events = read_events(self._session, url, _SILENCE, _LARGEST_EVENT, self._take())
+            events = read_events(self._connections, url, _SILENCE, _LARGEST_EVENT, self._take())
             async for event in events:
                 if event.kind == "packed":
                     self._receive(base64.b64decode(event.data, validate=True))
@@ -104,9 +105,14 @@ class ProxyLink:
         url = exact_url(f"{self._url}/mobility/messages?session={self._word}")
         try:
             while self._waiting:
+                body, media_type = self._take()
                 try:
-                    async with self._session.post(
-                        url, data=self._take(), timeout=_POST, allow_redirects=False
+                    async with self._connections.session.post(
+                        url,
+                        data=body,
+                        headers={"Content-Type": media_type},
+                        timeout=_POST,
+                        allow_redirects=False,
                     ) as answer:
                         if answer.status in (429, 503):
                             await asyncio.sleep(1.0)

@@ -114,7 +114,7 @@ class Roamer:
         if self._own_host:
             await self._host.__aenter__()
         self._env = env = self._host.seat(self._name)
-        self._session = self._host.session()
+        self._connections = self._host.way()
         for key, value in env.storage.scan(_NAME):
             self._names[key[len(_NAME) :].decode()] = value.decode()
         secret = env.storage.get(_SECRET)
@@ -122,7 +122,7 @@ class Roamer:
             secret = os.urandom(SECRET_BYTES)
             env.storage.write({_SECRET: secret})
         access = StreamAccess(
-            self._session,
+            self._connections,
             lambda name: self._urls[name],
             self._host.call,
             lambda peer, packet: self.client.receive(peer, packet),
@@ -181,7 +181,7 @@ class Roamer:
         """The name of the mobility proxy of a hub; HubUnusable when it has none."""
         try:
             # Not kept open: when it is needed, the host may be in another network.
-            async with self._session.get(
+            async with self._connections.session.get(
                 exact_url(f"{url}/mobility"),
                 timeout=_ASK,
                 allow_redirects=False,

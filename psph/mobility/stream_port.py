@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import aiohttp
-
 from identifiers import Position
 from mobility import After, Listener, Message
+from psph.mobility.connections import Connections
 from psph.mobility.link import ProxyLink
 from psph.mobility.publishing import Publishing
 from psph.mobility.topic_stream import Guard, StreamSubscription, TopicStream
@@ -27,7 +26,7 @@ class StreamAccess:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        connections: Connections,
         url_of: Callable[[str], str],
         guard: Guard,
         receive: Callable[[str, bytes], None],
@@ -37,7 +36,7 @@ class StreamAccess:
     ) -> None:
         """`url_of` the name of a proxy is where its hub is. `token` lets the client publish.
         `together` makes a call in which several messages are delivered."""
-        self._session = session
+        self._connections = connections
         self._url_of = url_of
         self._guard = guard
         self._receive = receive
@@ -45,7 +44,7 @@ class StreamAccess:
         self._together = together
         self._place = self._url = ""
         self._link: ProxyLink | None = None
-        self._publishing = Publishing(session, token, guard)
+        self._publishing = Publishing(connections.session, token, guard)
         self._new: list[StreamSubscription] = []
         self._opening = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -56,7 +55,7 @@ class StreamAccess:
         def receive(packet: bytes) -> None:
             self._guard(self._receive, place, packet)
 
-        self._link = ProxyLink(self._session, self._url, receive, self._broken)
+        self._link = ProxyLink(self._connections, self._url, receive, self._broken)
         self._publishing.open(self._url)
         self._open_soon()
 
@@ -123,4 +122,4 @@ class StreamAccess:
 
     async def _read(self, url: str, subscriptions: list[StreamSubscription]) -> None:
         stream = TopicStream(subscriptions, self._guard, self._together)
-        self._broken(await stream.read(self._session, url))
+        self._broken(await stream.read(self._connections, url))
