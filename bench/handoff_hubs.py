@@ -14,7 +14,7 @@ from bench.crossing_world import World, start_world
 from bench.handoff_movers import PATIENCE, Arrivals, Mover, Side, body
 from mobility import MovedIn, Stage, Update
 from mobility.events import Consumed, Notice
-from psph.mobility.roamer import Roamer
+from psph.mobility.roamer import HubUnusable, Roamer
 from psph.mobility.roaming_host import RoamingHost
 
 MOBILITY = """
@@ -61,7 +61,16 @@ class HubRoamer:
 
     def _lost(self, reason: str) -> None:
         """The hub did not answer in time: again, as `psph roam` does. The clock runs on."""
-        self._returning = asyncio.create_task(self.roamer.move(self.roamer.hub))
+        self._returning = asyncio.create_task(self._return(self.roamer.hub))
+
+    async def _return(self, place: str) -> None:
+        while True:
+            try:
+                await self.roamer.move(place)
+            except HubUnusable:
+                await asyncio.sleep(0.5)
+            else:
+                return
 
     def _consume(self, event: Consumed) -> None:
         if isinstance(event, Update):

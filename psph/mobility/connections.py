@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-AT_ONCE = 32
-LONGEST_TURN = 1.0
+AT_ONCE = 48
+LONGEST_TURN = 0.25
 """Seconds after which the next one begins: a hub may take its time to answer one of them."""
 
 

@@ -14,7 +14,7 @@ from psph.mobility.connections import Connections
 from push_hub.connecting import exact_url, reason_of
 from push_hub.event_stream import MAX_EVENT, BadEvent, EventReader, ReadEvent
 
-_CONNECT = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
+_CONNECT = aiohttp.ClientTimeout(total=None, sock_connect=10.0)
 
 
 class Ended(Exception):

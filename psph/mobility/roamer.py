@@ -37,7 +37,7 @@ from mobility import (
 )
 from psph.mobility.native_topics import native_ids
 from psph.mobility.roaming_host import RoamingHost
-from psph.mobility.stream_port import StreamAccess
+from psph.mobility.stream_port import SETTINGS, StreamAccess
 from push_hub.connecting import exact_url, reason_of
 from push_hub.siblings import base_url
 
@@ -96,7 +96,7 @@ class Roamer:
         self._consume = consume
         self._notice = notice
         self._lost = lost
-        self._settings = settings
+        self._settings = settings or SETTINGS
         self._token = token
         self._host = host or RoamingHost(state)
         self._own_host = host is None

@@ -165,9 +165,7 @@ class Routes:
         asked = [self._relay(packet) for packet in packets]
         try:
             waiting = [answer for _, answer in asked]
-            await asyncio.wait(
-                waiting, timeout=_RELAY_TIME, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait(waiting, timeout=_RELAY_TIME, return_when=asyncio.FIRST_COMPLETED)
             # The others are not to wait for one that takes longer: it is asked again.
             done, _ = await asyncio.wait(waiting, timeout=_RELAY_REST)
             if not done:

@@ -11,12 +11,16 @@ import asyncio
 from collections.abc import Callable
 
 from identifiers import Position
-from mobility import After, Listener, Message
+from mobility import After, ClientSettings, Listener, Message
+from psirp_sim.runtime.durations import SECOND
 from psph.mobility.connections import Connections
 from psph.mobility.link import ProxyLink
 from psph.mobility.publishing import Publishing
 from psph.mobility.topic_stream import Guard, StreamSubscription, TopicStream
 
+SETTINGS = ClientSettings(retry_first=3 * SECOND)
+"""For clients at hubs: what is said over HTTP is not lost while the hub runs, so it is not said
+again soon; many clients that come at once would keep a hub busy with it."""
 _LONGEST_QUERY = 6_000
 _MOST_TOPICS = 100
 
