@@ -103,10 +103,14 @@ class Arrival:
         else:
             self._collect_next()
 
-    def welcomed(self) -> None:
-        """The proxy has taken over, so it may have something, too, where there is no history."""
-        replayed = all(self._pubsub.history(flow.topic) for flow in self._flows)
-        if self._mode is Mode.POSITION and not self._over and not replayed:
+    def welcomed(self, prepared: Batch | None) -> None:
+        """The proxy has taken over, so it may have something, too, where there is no history; or
+        has it already."""
+        if self._mode is not Mode.POSITION or self._over:
+            return
+        if prepared is not None:
+            self._own.offered(prepared)
+        elif not all(self._pubsub.history(flow.topic) for flow in self._flows):
             self._own.ask()
 
     def _ping(self, stay: int) -> None:
@@ -147,7 +151,7 @@ class Arrival:
         for item in items:
             message = None if item.body is None else Message(item.body, item.kind)
             position = None if item.position is None else Position.parse(item.position)
-            flow = self._client.flows.get(item.topic)
+            flow = self._flow_of(item.topic, collector)
             if flow is None:
                 continue
             if by_position and position is not None:
@@ -156,7 +160,7 @@ class Arrival:
             elif message is not None:
                 self._client.pass_on([Update(item.topic, position, message)])
         if by_position:
-            self._aim(batch)
+            self._aim(collector, batch)
         elif collector.exhausted:
             for topic, dropped in batch.dropped.items():
                 self._client.pass_on([Gap(topic, None, 0, 1, dropped, collector.reason)])
@@ -164,9 +168,14 @@ class Arrival:
             self._collect_next()
         self.step()
 
-    def _aim(self, batch: Batch) -> None:
+    def _flow_of(self, topic: str, collector: Collector) -> Flow | None:
+        """Whom it concerns what a stay kept of a topic."""
+        flow = self._client.flows.get(topic)
+        return None if flow is None or collector.debt.stay < flow.since else flow
+
+    def _aim(self, collector: Collector, batch: Batch) -> None:
         for topic, places in batch.seen.items():
-            flow = self._client.flows.get(topic)
+            flow = self._flow_of(topic, collector)
             if flow is not None:
                 for position in read_places(places) or ():
                     flow.aim(position)
@@ -214,7 +223,8 @@ class Arrival:
         if not caught_up:
             self._caught_up_at = now
         lacking = [flow.topic for flow in self._flows if flow.lacking]
-        if caught_up and all(map(self._pubsub.history, lacking)):
+        offers = self._own.prepared and not self._own.exhausted
+        if caught_up and all(map(self._pubsub.history, lacking)) and not offers:
             self._own.close()  # it stands by only where there is no history
         full = sum(flow.held_bytes for flow in self._flows) > settings.held_bytes
         for each in self._sources:
@@ -239,8 +249,9 @@ class Arrival:
             self._client.pass_on(flow.flush(reason))
         self._client.pass_on(self._queue)
         missing = reason if self._client.counters["missed"] > self._missed else ""
-        size = sum(each.bytes for each in self._collectors)
-        peer = next((each.debt.proxy for each in self._collectors if each.bytes), "")
+        sources = self._sources if self._own.prepared else self._collectors
+        size = sum(each.bytes for each in sources)
+        peer = next((each.debt.proxy for each in sources if each.bytes), "")
         self._client.arrived(size, peer, missing)
 
 

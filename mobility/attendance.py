@@ -15,6 +15,7 @@ from mobility.messages import (
     Alive,
     AnyAnswer,
     Arrived,
+    Batch,
     Code,
     MovedOut,
     MoveIn,
@@ -41,7 +42,7 @@ class Attendance:
         calls: Calls,
         settings: ClientSettings,
         flows: Mapping[str, Flow],
-        welcomed: Callable[[], None],
+        welcomed: Callable[[Batch | None], None],
     ) -> None:
         self.welcomed = False
         """The proxy has taken over: it would notice if the client vanished."""
@@ -58,8 +59,10 @@ class Attendance:
         self._dirty: dict[str, None] = {}
         """Topics of which the proxy does not know how far they have come."""
         self._gone: dict[str, None] = {}
+        """Topics of which the proxy does not know that their subscription is over."""
         self._told: Topics = {}
         """What the move-in said."""
+        self._leave_call: int | None = None
         self._alive_call: int | None = None
         self._alive_timer: Timer | None = None
         self._releasing: set[Debt] = set()
@@ -74,7 +77,7 @@ class Attendance:
         """It is not there any more. The calls are dropped by whoever made them."""
         self.welcomed = self._report = self._there = False
         self._left = None
-        self._alive_call = None
+        self._leave_call = self._alive_call = None
         self._releasing.clear()
         if self._alive_timer is not None:
             self._alive_timer.cancel()
@@ -111,7 +114,7 @@ class Attendance:
         for topic, places in self._places(self._flows).items():
             if self._report and self._told.get(topic) != places:
                 self._dirty[topic] = None  # it came further while the question was under way
-        self._on_welcomed()
+        self._on_welcomed(answer.prepared)
         if self._left is not None:
             self._ask_to_leave()
         self._await_tick()
@@ -130,9 +133,10 @@ class Attendance:
             self._dirty[topic] = None
 
     def subscribed(self, topic: str) -> None:
-        """A topic is new."""
-        self._gone.pop(topic, None)
+        """A topic is new; if it was there before, that is told, too."""
         self._dirty[topic] = None
+        if self._left is not None:
+            self._ask_to_leave()
         self._sign_of_life()
 
     def unsubscribed(self, topic: str) -> None:
@@ -226,8 +230,11 @@ class Attendance:
             else:
                 self._answered(answer)
 
-        self._calls.ask(
+        if self._leave_call is not None:
+            self._calls.drop(self._leave_call)  # the topics have changed since
+        topics, gone = self._places(self._flows), tuple(self._gone)
+        self._leave_call = self._calls.ask(
             self._proxy,
-            lambda call: MoveOut(**self._who, call=call, topics=self._places(self._flows)),
+            lambda call: MoveOut(**self._who, call=call, topics=topics, gone=gone),
             answered,
         )

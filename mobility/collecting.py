@@ -44,6 +44,8 @@ class Collector:
         """Everything that the proxy has came here."""
         self.gone = False
         """The proxy keeps nothing for that stay."""
+        self.prepared = False
+        """The proxy had something for this stay before it began."""
         self.reason = ""
         """Why something may be missing."""
         self.bytes = 0
@@ -89,6 +91,14 @@ class Collector:
         else:
             self.heard_at = env.now()  # it was not asked
             self._timer = env.call_later(settings.poll, self._look_again)
+
+    def offered(self, batch: Batch) -> None:
+        """The proxy has something before it was asked: it was prepared."""
+        if self._call is None:
+            self.closed = False
+            self.prepared = True
+            self._asked_at = self._client.env.now()
+            self._answered(batch)
 
     def close(self, reason: str = "") -> None:
         """Nothing more of it is needed, or can be had."""

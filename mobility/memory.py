@@ -9,6 +9,7 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
+from identifiers import Position
 from mobility.merging import Flow
 from mobility.messages import Places, read_places, write_places
 from mobility.port import After
@@ -37,6 +38,8 @@ class Claimed(Struct, frozen=True):
 class _Place(Struct, frozen=True):
     places: Places | None
     whole: bool
+    heard: Places = ()
+    since: int = 0
 
 
 @dataclass(slots=True)
@@ -45,11 +48,14 @@ class _Note:
 
     after: After
     whole: bool
+    heard: tuple[Position, ...]
+    since: int
     effect: dict[bytes, bytes | None]
     done: Callable[[], None] | None
 
     def changes(self, topic: str) -> dict[bytes, bytes | None]:
-        place = _Place(write_places(self.after), self.whole)
+        heard = write_places(self.heard) or ()
+        place = _Place(write_places(self.after), self.whole, heard, self.since)
         return {**self.effect, _TOPIC + topic.encode(): msgspec.msgpack.encode(place)}
 
 
@@ -89,14 +95,16 @@ class Memory:
         for key, value in self._env.storage.scan(_TOPIC):
             place = msgspec.msgpack.decode(value, type=_Place)
             topic = key[len(_TOPIC) :].decode()
-            yield Flow(topic, read_places(place.places), place.whole)
+            places, heard = read_places(place.places), read_places(place.heard)
+            yield Flow(topic, places, place.whole, heard or (), place.since)
 
     def note(
         self, flow: Flow, effect: Changes | None = None, done: Callable[[], None] | None = None
     ) -> None:
         """How far a topic has come, together with the effect of its coming so far. Of notes that
         are written together, what the last one is to be called back with stands for all."""
-        note = _Note(flow.after, flow.whole, dict(effect or {}), done)
+        heard = tuple(flow.heard.values())
+        note = _Note(flow.after, flow.whole, heard, flow.since, dict(effect or {}), done)
         if self._held is None:
             self._env.storage.write(note.changes(flow.topic), done)
             return
@@ -106,8 +114,8 @@ class Memory:
             note.done = done or before.done
         self._held[flow.topic] = note
 
-    def forget(self, topic: str) -> None:
-        self._write({_TOPIC + topic.encode(): None})
+    def forget(self, topic: str, effect: Changes | None = None) -> None:
+        self._write({**(effect or {}), _TOPIC + topic.encode(): None})
 
     def _write(self, changes: Changes, done: Callable[[], None] | None = None) -> None:
         """After everything that was noted before."""

@@ -83,6 +83,7 @@ class Alive(Question, frozen=True, tag="alive"):
 
     topics: Topics = {}
     gone: Annotated[tuple[TopicText, ...], Meta(max_length=MOST_TOPICS)] = ()
+    """Subscriptions that are over; one that is among the topics, too, began anew."""
 
 
 class Arrived(Question, frozen=True, tag="arrived"):
@@ -99,6 +100,9 @@ class MoveOut(Question, frozen=True, tag="move_out"):
     """The client wants to go; it stays attached until the answer."""
 
     topics: Topics
+    """All of them."""
+    gone: Annotated[tuple[TopicText, ...], Meta(max_length=MOST_TOPICS)] = ()
+    """Also of those: what was kept of them is of a subscription that is over."""
 
 
 class Fetch(Question, frozen=True, tag="fetch"):
@@ -136,6 +140,9 @@ class Welcome(Answer, frozen=True, tag="welcome"):
     """What is given of what was asked for."""
     report: bool = False
     """Whether signs of life should say what was consumed."""
+    prepared: Batch | None = None
+    """What the proxy has for this stay already, if it expected the client: the first items, as
+    if they had been asked for."""
 
 
 class Heard(Answer, frozen=True, tag="heard"):
@@ -186,6 +193,9 @@ class Batch(Answer, frozen=True, tag="batch"):
 class Released(Answer, frozen=True, tag="released"):
     """To Release."""
 
+    kept: bool = False
+    """There was such a stay; False when it is asked once more."""
+
 
 class Code(StrEnum):
     """Why a question was refused."""
@@ -235,18 +245,25 @@ def read(content: bytes) -> AnyMessage:
     try:
         found: AnyMessage = (_written if is_json(content) else _packed).decode(content)
         if isinstance(found, MoveIn | Alive | MoveOut):
-            _check_places(found.topics)
+            check_places(found.topics)
         elif isinstance(found, Batch):
-            _check_places(found.seen)
-            for item in found.items:
-                if item.position is not None:
-                    Position.parse(item.position)
+            _check_batch(found)
+        elif isinstance(found, Welcome) and found.prepared is not None:
+            _check_batch(found.prepared)
     except _ERRORS as error:
         raise MalformedMessage(str(error)) from error
     return found
 
 
-def _check_places(topics: Topics) -> None:
+def _check_batch(batch: Batch) -> None:
+    check_places(batch.seen)
+    for item in batch.items:
+        if item.position is not None:
+            Position.parse(item.position)
+
+
+def check_places(topics: Topics) -> None:
+    """Raises when one of them is no Position."""
     for places in topics.values():
         for text in places or ():
             Position.parse(text)

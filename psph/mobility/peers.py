@@ -11,13 +11,15 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from bootstrap import BootstrapError, NothingFound, Resolver
 from identifiers import InvalidTopic
+from mobility.ahead.words import WORDS, kind_of
 from psph.guide import base_url as endpoint_url
 from psph.mobility.several import MOST, bundled, unbundled
 from push_hub.connecting import exact_url, reason_of
@@ -33,6 +35,10 @@ AT_ONCE = 8
 """Requests to one proxy under way: what comes meanwhile goes together in the next."""
 MOST_WAITING = 4_096
 """Questions to other proxies that wait; beyond it they are lost, and asked again."""
+WORDS_AT_ONCE = 64
+"""Words to other proxies under way, each alone; clients' questions do not wait for them."""
+BETWEEN_PASSES = 0.5
+"""Seconds between two passes to one proxy: anybody may have it sent one."""
 
 
 class KnownProxies:
@@ -88,26 +94,49 @@ class Peers:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: dict[str, deque[bytes]] = {}
         self._asking: Counter[str] = Counter()
+        self._words: set[asyncio.Task[None]] = set()
+        self._passed: dict[str, float] = {}
         self.answered: Callable[[str, bytes], None] = lambda name, packet: None
         self.counters: Counter[str] = Counter()
 
     def send(self, name: str, packet: bytes) -> None:
-        """Ask a proxy. Nothing comes back when it cannot be asked: the client asks again."""
+        """Ask a proxy, or tell it a word. Nothing comes back when it cannot be reached: who wants
+        an answer asks again."""
+        kind = kind_of(packet)
+        if kind in WORDS:
+            if len(self._words) >= WORDS_AT_ONCE or (kind == "pass" and not self._may_pass(name)):
+                self.counters["crowded"] += 1
+            else:
+                self._start(self._words, self._ask(name, [packet]))
+            return
         if sum(map(len, self._waiting.values())) >= MOST_WAITING:
             self.counters["crowded"] += 1
             return
         self._waiting.setdefault(name, deque()).append(packet)
         if self._asking[name] < AT_ONCE:
             self._asking[name] += 1
-            task = asyncio.get_running_loop().create_task(self._ask_all(name))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._start(self._tasks, self._ask_all(name))
+
+    def _start(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    def _may_pass(self, name: str) -> bool:
+        now = time.monotonic()
+        last = self._passed.pop(name, -BETWEEN_PASSES)
+        ready = now - last >= BETWEEN_PASSES
+        self._passed[name] = now if ready else last
+        if len(self._passed) > _MOST:
+            del self._passed[next(iter(self._passed))]
+        return ready
 
     async def stop(self) -> None:
         """Nobody is asked any more."""
-        for task in tuple(self._tasks):
+        tasks = self._tasks | self._words
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._session.close()
 
     async def _ask_all(self, name: str) -> None:

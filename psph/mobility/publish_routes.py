@@ -35,6 +35,14 @@ _RELAYED = "Psph-Relayed"
 _REMEMBERED = 1_000
 """Updates of a topic among which one that comes again is recognised: a client has one under way."""
 _PASSED = ("Authorization", "Content-Type", HEADER)
+_PATH = "/mobility/publish"
+_CORS = {"Access-Control-Allow-Origin": "*"}
+# What a page has to be allowed before it may send a publication; there are no cookies.
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "POST",
+    "Access-Control-Allow-Headers": ", ".join(_PASSED),
+    "Access-Control-Max-Age": "7200",
+}
 
 
 class PublishRoutes:
@@ -48,7 +56,9 @@ class PublishRoutes:
         """Leads to other PSPHs; set while the proxy runs."""
 
     def add(self, app: web.Application) -> None:
-        app.router.add_post("/mobility/publish", self.post)
+        app.router.add_post(_PATH, self.post)
+        app.router.add_options(_PATH, _allow)
+        app.on_response_prepare.append(_share)
 
     async def post(self, request: web.Request) -> web.Response:
         """POST /mobility/publish?topic=URL"""
@@ -120,3 +130,14 @@ class PublishRoutes:
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             text = f"the topic's own hub cannot be reached: {reason_of(error)}\n"
             raise web.HTTPBadGateway(text=text) from None
+
+
+async def _allow(request: web.Request) -> web.Response:
+    """OPTIONS /mobility/publish: browsers ask before they send what a page publishes."""
+    return web.Response(status=204, headers=_PREFLIGHT)
+
+
+async def _share(request: web.Request, response: web.StreamResponse) -> None:
+    """Pages of other origins may read the answer, whatever it is."""
+    if request.path == _PATH:
+        response.headers.update(_CORS)

@@ -4,7 +4,7 @@ GET  /mobility              who this proxy is
 GET  /mobility/stream       what it says to a session, as Server-Sent Events
 POST /mobility/stream       the same, and what the session says first
 POST /mobility/messages     what a session says
-POST /mobility/relay        what another proxy asks, answered in the response
+POST /mobility/relay        what another proxy asks or tells, answered in the response
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from mobility.ahead.words import WORDS, kind_of
+from mobility.ahead.words import read as read_word
 from mobility.identity import client_id
 from mobility.messages import (
     VERSION,
@@ -58,6 +60,9 @@ _RELAY_REST: Final = 0.5
 """Seconds for the other answers when the first is there."""
 _RELAYS: Final = 10
 """Messages of another proxy, as a multiple of those of a client's address."""
+LARGEST_WORD: Final = 512 << 10
+"""Bytes that another proxy says at once, however large questions may be: it is read before it is
+known who says it."""
 _BURST: Final = 10
 """Messages of one address at once, in seconds' worth."""
 
@@ -73,6 +78,7 @@ class Routes:
         self._name = name
         self._sessions = sessions
         self._largest = settings.max_message
+        self._prepares = settings.prepare
         self._receive = receive
         self._rate = RateLimit(
             Rate(settings.messages_per_s, int(_BURST * settings.messages_per_s) + 1)
@@ -162,8 +168,10 @@ class Routes:
     async def post_relay(self, request: web.Request) -> web.Response:
         """POST /mobility/relay"""
         packets = await self._packets(request, self._relay_rate)
-        asked = [self._relay(packet) for packet in packets]
+        asked: list[tuple[str, asyncio.Future[bytes]]] = []
         try:
+            for packet in packets:
+                asked.append(self._relay(packet))
             waiting = [answer for _, answer in asked]
             await asyncio.wait(waiting, timeout=_RELAY_TIME, return_when=asyncio.FIRST_COMPLETED)
             # The others are not to wait for one that takes longer: it is asked again.
@@ -178,20 +186,34 @@ class Routes:
                 self._relays.pop(peer, None)
 
     def _relay(self, packet: bytes) -> tuple[str, asyncio.Future[bytes]]:
-        """A question of another proxy, under a name of its own: its answer is to come."""
-        question = self._question(packet)
+        """What another proxy says, under a name of its own: what the core says first to that is the
+        answer."""
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._relayed += 1
         peer = f"{RELAY}{self._relayed}"
-        if isinstance(question, Fetch | Release) and question.proxy == self._name:
-            self._relays[peer] = answer
-            self._receive(peer, packet)
+        if kind_of(packet) in WORDS:
+            self._check_word(packet)
         else:
-            # Not passed on once more: two proxies with wrong names would do so for ever.
-            self.counters["misdirected"] += 1
-            refusal = Refused(call=question.call, code=Code.FORBIDDEN)
-            answer.set_result(encode(refusal, json=is_json(packet)))
+            question = self._question(packet)
+            if not isinstance(question, Fetch | Release) or question.proxy != self._name:
+                # Not passed on once more: two proxies with wrong names would do so for ever.
+                self.counters["misdirected"] += 1
+                refusal = Refused(call=question.call, code=Code.FORBIDDEN)
+                answer.set_result(encode(refusal, json=is_json(packet)))
+                return peer, answer
+        self._relays[peer] = answer
+        self._receive(peer, packet)
         return peer, answer
+
+    def _check_word(self, packet: bytes) -> None:
+        if not self._prepares:
+            raise web.HTTPForbidden(text="nothing is prepared here\n")
+        if len(packet) > LARGEST_WORD:
+            raise web.HTTPRequestEntityTooLarge(LARGEST_WORD, len(packet))
+        try:
+            read_word(packet)
+        except MalformedMessage as error:
+            raise self._malformed(f"no word of a proxy: {error}") from None
 
     def _session(self, request: web.Request) -> Session:
         word = request.query.get("session", "")

@@ -8,26 +8,12 @@ import shutil
 import aiohttp
 import pytest
 
-from mobility import ClientSettings, Gap, Quota, Service, Stage, Superseded, Update
+from mobility import ClientSettings, Gap, Quota, Service, Stage, Superseded
 from mobility.messages import Batch, Fetch, Heard, MoveIn, Refused, State, Welcome, encode, read
 from psirp_sim.runtime.durations import MILLISECOND
-from psph.mobility.roamer import Roamer
+from tests.psph.mobility.clients import Plain, Reader
 from tests.psph.mobility.places import TOKEN, TOPIC, Relay, give, places, until
 from traces import Stage as TraceStage
-
-
-class Reader(Roamer):
-    """A roamer that notes what it consumed."""
-
-    def __init__(self, **options):
-        self.seen, self.gaps, self.notices = [], [], []
-        super().__init__([TOPIC], consume=self.note, notice=self.notices.append, **options)
-
-    def note(self, event):
-        if isinstance(event, Update):
-            self.seen.append(int(event.message.body))
-        else:
-            self.gaps.append(event)
 
 
 def run(main):
@@ -175,35 +161,6 @@ def test_a_client_goes_on_after_its_program_was_restarted(tmp_path):
     run(main)
 
 
-class Plain:
-    """Speaks to a proxy as its documentation says, without the client library."""
-
-    def __init__(self, session, url, word="w" * 22):
-        self.session, self.url, self.word = session, url, word
-
-    async def __aenter__(self):
-        self.stream = await self.session.get(
-            f"{self.url}/mobility/stream", params={"session": self.word}
-        )
-        assert self.stream.status == 200
-        return self
-
-    async def __aexit__(self, *_):
-        self.stream.close()
-
-    async def ask(self, question):
-        async with self.session.post(
-            f"{self.url}/mobility/messages",
-            params={"session": self.word},
-            data=encode(question, json=True),
-        ) as answer:
-            assert answer.status == 202, await answer.text()
-        async for line in self.stream.content:
-            if line.startswith(b'data: {"type"'):
-                return read(line.removeprefix(b"data: ").strip())
-        raise AssertionError("the stream ended")
-
-
 def test_who_does_not_know_the_secret_collects_nothing(tmp_path):
     async def main():
         secret, wrong = bytes(32), bytes(31) + b"\1"
@@ -303,6 +260,28 @@ def test_only_who_has_the_token_publishes(tmp_path):
             assert await post(**right) == 201
             assert await post(**right) == 200
             assert a.published == ["x"]
+
+    run(main)
+
+
+def test_pages_of_any_site_may_publish_with_a_token(tmp_path):
+    """Browsers ask first; then the page may read the answer, also when it is a refusal."""
+
+    async def main():
+        async with places(tmp_path, 1) as (a,), aiohttp.ClientSession() as session:
+            url, anybody = f"{a.url}/mobility/publish", ("Access-Control-Allow-Origin", "*")
+            async with session.options(url) as answer:
+                assert answer.status == 204
+                assert anybody in answer.headers.items()
+                allowed = answer.headers["Access-Control-Allow-Headers"].split(", ")
+                assert set(allowed) == {"Authorization", "Content-Type", "Psph-Publication"}
+            position = {"Psph-Publication": f"{'70' * 16}.1.1"}
+            for topic, headers, status in (
+                ("no topic", {}, 400), (TOPIC, {}, 400), (TOPIC, position, 401),
+            ):  # fmt: skip
+                async with session.post(url, params={"topic": topic}, headers=headers) as answer:
+                    assert answer.status == status
+                    assert anybody in answer.headers.items()
 
     run(main)
 
