@@ -14,7 +14,7 @@ from bench.crossing_world import World, start_world
 from bench.handoff_movers import PATIENCE, Arrivals, Mover, Side, body
 from mobility import MovedIn, Stage, Update
 from mobility.events import Consumed, Notice
-from psph.mobility.roamer import Roamer
+from psph.mobility.roamer import HubUnusable, Roamer
 from psph.mobility.roaming_host import RoamingHost
 
 MOBILITY = """
@@ -34,8 +34,14 @@ class HubRoamer:
     def __init__(self, topic: str, host: RoamingHost, name: str) -> None:
         self.arrivals = Arrivals()
         self.roamer = Roamer(
-            [topic], consume=self._consume, notice=self._notice, host=host, name=name
+            [topic],
+            consume=self._consume,
+            notice=self._notice,
+            lost=self._lost,
+            host=host,
+            name=name,
         )
+        self._returning: asyncio.Task[None] | None = None
 
     @property
     def live(self) -> bool:
@@ -52,6 +58,19 @@ class HubRoamer:
     async def go(self) -> None:
         if not await self.roamer.move_out(PATIENCE):
             raise RuntimeError("a hub did not let a client of the benchmark go")
+
+    def _lost(self, reason: str) -> None:
+        """The hub did not answer in time: again, as `psph roam` does. The clock runs on."""
+        self._returning = asyncio.create_task(self._return(self.roamer.hub))
+
+    async def _return(self, place: str) -> None:
+        while True:
+            try:
+                await self.roamer.move(place)
+            except HubUnusable:
+                await asyncio.sleep(0.5)
+            else:
+                return
 
     def _consume(self, event: Consumed) -> None:
         if isinstance(event, Update):

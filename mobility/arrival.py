@@ -187,7 +187,8 @@ class Arrival:
         return self._client.flows.values()
 
     @property
-    def _caught_up(self) -> bool:
+    def caught_up(self) -> bool:
+        """The live flow has brought what it can of the time before it."""
         return all(flow.caught_up for flow in self._flows)
 
     def step(self) -> None:
@@ -202,7 +203,7 @@ class Arrival:
         if self._awaits_holes() or not all(each.closed for each in self._sources):
             # What ends by time ends even if nothing more happens.
             self._timer = self.env.call_later(self.settings.poll, self.step)
-        elif self._caught_up:
+        elif self.caught_up:
             self._settle()
 
     def fell_behind(self) -> None:
@@ -218,7 +219,7 @@ class Arrival:
 
     def _close_collectors(self) -> None:
         now, settings = self.env.now(), self.settings
-        caught_up = self._caught_up
+        caught_up = self.caught_up
         if not caught_up:
             self._caught_up_at = now
         lacking = [flow.topic for flow in self._flows if flow.lacking]

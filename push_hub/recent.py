@@ -68,7 +68,7 @@ class Recent:
         self._most_bytes = most_bytes
         self._topics: dict[int, _Topic] = {}
         self._ids: dict[str, int] = {}
-        """By canonical name. A topic that had an update is never forgotten: its number is its own."""
+        """By canonical name. A topic that had an update is never forgotten: its number stays."""
         self._order: deque[tuple[int, int]] = deque()
         """The topic and number of each that was added, kept still or not."""
         self.bytes = 0

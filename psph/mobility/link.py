@@ -1,5 +1,6 @@
-"""A client's connection to the mobility proxy of one hub: a stream back, whose request has the first
-questions already, and further questions as they come up, those together that wait together."""
+"""A client's connection to the mobility proxy of one hub: a stream back, whose request has the
+first questions already, and further questions as they come up, those together that wait together.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from typing import Any
 import aiohttp
 
 from mobility.messages import LARGEST
+from psph.mobility.connections import Connections
 from psph.mobility.event_reading import Ended, read_events
 from psph.mobility.several import MOST, bundled
 from push_hub.connecting import exact_url
@@ -34,12 +36,12 @@ class ProxyLink:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        connections: Connections,
         url: str,
         receive: Callable[[bytes], None],
         broken: Callable[[str], None],
     ) -> None:
-        self._session = session
+        self._connections = connections
         self._url = url
         self._receive = receive
         self._broken = broken
@@ -75,8 +77,8 @@ class ProxyLink:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _take(self) -> bytes:
-        """What waits, or the first of it, as one body."""
+    def _take(self) -> list[bytes]:
+        """What waits, or the first of it, for one body."""
         taken: list[bytes] = []
         size = 0
         while self._waiting and len(taken) < MOST:
@@ -84,12 +86,14 @@ class ProxyLink:
             if taken and size > _TOGETHER:
                 break
             taken.append(self._waiting.popleft())
-        return bundled(taken)
+        return taken
 
     async def _listen(self) -> None:
         url = f"{self._url}/mobility/stream?session={self._word}"
         try:
-            events = read_events(self._session, url, _SILENCE, _LARGEST_EVENT, self._take())
+            events = read_events(
+                self._connections, url, _SILENCE, _LARGEST_EVENT, bundled(self._take())
+            )
             async for event in events:
                 if event.kind == "packed":
                     self._receive(base64.b64decode(event.data, validate=True))
@@ -104,15 +108,24 @@ class ProxyLink:
         url = exact_url(f"{self._url}/mobility/messages?session={self._word}")
         try:
             while self._waiting:
+                packets = self._take()
+                body, media_type = bundled(packets)
                 try:
-                    async with self._session.post(
-                        url, data=self._take(), timeout=_POST, allow_redirects=False
+                    async with self._connections.session.post(
+                        url,
+                        data=body,
+                        headers={"Content-Type": media_type},
+                        timeout=_POST,
+                        allow_redirects=False,
                     ) as answer:
-                        if answer.status in (429, 503):
-                            await asyncio.sleep(1.0)
                         await answer.read()
+                        if answer.status not in (429, 503):
+                            continue
+                    pause = 1.0
                 except (aiohttp.ClientError, OSError, TimeoutError):
-                    # The stream tells whether the hub is gone; this message is said again.
-                    await asyncio.sleep(0.2)
+                    pause = 0.2
+                # The stream tells whether the hub is gone; this is said again.
+                self._waiting.extendleft(reversed(packets))
+                await asyncio.sleep(pause)
         finally:
             self._posting -= 1

@@ -37,7 +37,7 @@ from mobility import (
 )
 from psph.mobility.native_topics import native_ids
 from psph.mobility.roaming_host import RoamingHost
-from psph.mobility.stream_port import StreamAccess
+from psph.mobility.stream_port import SETTINGS, StreamAccess
 from push_hub.connecting import exact_url, reason_of
 from push_hub.siblings import base_url
 
@@ -96,7 +96,7 @@ class Roamer:
         self._consume = consume
         self._notice = notice
         self._lost = lost
-        self._settings = settings
+        self._settings = settings or SETTINGS
         self._token = token
         self._host = host or RoamingHost(state)
         self._own_host = host is None
@@ -114,7 +114,7 @@ class Roamer:
         if self._own_host:
             await self._host.__aenter__()
         self._env = env = self._host.seat(self._name)
-        self._session = self._host.session()
+        self._connections = self._host.way()
         for key, value in env.storage.scan(_NAME):
             self._names[key[len(_NAME) :].decode()] = value.decode()
         secret = env.storage.get(_SECRET)
@@ -122,7 +122,7 @@ class Roamer:
             secret = os.urandom(SECRET_BYTES)
             env.storage.write({_SECRET: secret})
         access = StreamAccess(
-            self._session,
+            self._connections,
             lambda name: self._urls[name],
             self._host.call,
             lambda peer, packet: self.client.receive(peer, packet),
@@ -181,7 +181,7 @@ class Roamer:
         """The name of the mobility proxy of a hub; HubUnusable when it has none."""
         try:
             # Not kept open: when it is needed, the host may be in another network.
-            async with self._session.get(
+            async with self._connections.session.get(
                 exact_url(f"{url}/mobility"),
                 timeout=_ASK,
                 allow_redirects=False,

@@ -5,6 +5,7 @@ A program with one client has a host for it; one with a thousand lets them share
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -16,6 +17,7 @@ import aiohttp
 
 from psirp_sim.runtime.linkless import LinklessNode
 from psirp_sim.runtime.seats import Seat, Seats
+from psph.mobility.connections import AT_ONCE, Connections
 from push_hub.connecting import USER_AGENT
 
 
@@ -37,7 +39,7 @@ class RoamingHost:
         the host that clients connect from, in turn; without any the system chooses."""
         self._node = _Node("roam", storage=state)
         self._addresses = tuple(addresses)
-        self._sessions: list[aiohttp.ClientSession] = []
+        self._ways: list[Connections] = []
         self._seated = 0
         self._stack = AsyncExitStack()
         self.seats = Seats()
@@ -45,6 +47,7 @@ class RoamingHost:
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._node)
         self._node.run(lambda env: self.seats)
+        turns = asyncio.Semaphore(AT_ONCE)
         for address in self._addresses or (None,):
             session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
@@ -53,7 +56,7 @@ class RoamingHost:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": USER_AGENT},
             )
-            self._sessions.append(session)
+            self._ways.append(Connections(session, turns))
         return self
 
     async def __aexit__(
@@ -63,17 +66,17 @@ class RoamingHost:
         trace: TracebackType | None,
     ) -> None:
         await self._stack.aclose()
-        for session in self._sessions:
-            await session.close()
+        for way in self._ways:
+            await way.session.close()
 
     def seat(self, name: str) -> Seat:
         """The environment of the client of that name."""
         return Seat(self._node, name)
 
-    def session(self) -> aiohttp.ClientSession:
-        """Connections for one more client."""
+    def way(self) -> Connections:
+        """The connections of one more client."""
         self._seated += 1
-        return self._sessions[self._seated % len(self._sessions)]
+        return self._ways[self._seated % len(self._ways)]
 
     def call(self, call: Callable[..., None], *args: object) -> None:
         """Call a client; what it raises is counted and logged."""

@@ -35,7 +35,7 @@ from mobility.messages import (
 )
 from psph.configuration.mobility import MobilityConfiguration
 from psph.mobility.sessions import PEER, Session, Sessions, as_event
-from psph.mobility.several import unbundled
+from psph.mobility.several import bundled, unbundled
 from push_hub.addresses import client_address, client_key
 from push_hub.app import read_body
 from push_hub.event_stream import alive_event
@@ -56,6 +56,10 @@ RELAY: Final = "relay:"
 _HEARTBEAT: Final = 5.0
 _RELAY_TIME: Final = 9.0
 """Seconds for an answer to another proxy, which waits no longer than ten."""
+_RELAY_REST: Final = 0.5
+"""Seconds for the other answers when the first is there."""
+_RELAYS: Final = 10
+"""Messages of another proxy, as a multiple of those of a client's address."""
 LARGEST_WORD: Final = 512 << 10
 """Bytes that another proxy says at once, however large questions may be: it is read before it is
 known who says it."""
@@ -79,6 +83,9 @@ class Routes:
         self._rate = RateLimit(
             Rate(settings.messages_per_s, int(_BURST * settings.messages_per_s) + 1)
         )
+        # A proxy speaks for many clients.
+        per_s = _RELAYS * settings.messages_per_s
+        self._relay_rate = RateLimit(Rate(per_s, int(_BURST * per_s) + 1))
         self._relays: dict[str, asyncio.Future[bytes]] = {}
         self._relayed = 0
         self.counters: Counter[str] = Counter()
@@ -115,7 +122,7 @@ class Routes:
     async def post_stream(self, request: web.Request) -> web.StreamResponse:
         """POST /mobility/stream?session=WORD"""
         session = self._session(request)
-        self._hear(session, await self._packets(request))
+        self._hear(session, await self._packets(request, self._rate))
         return await self._stream(request, session)
 
     async def _stream(self, request: web.Request, session: Session) -> web.StreamResponse:
@@ -147,7 +154,7 @@ class Routes:
     async def post_message(self, request: web.Request) -> web.Response:
         """POST /mobility/messages?session=WORD"""
         session = self._session(request)
-        self._hear(session, await self._packets(request))
+        self._hear(session, await self._packets(request, self._rate))
         return web.Response(status=202)
 
     def _hear(self, session: Session, packets: list[bytes]) -> None:
@@ -160,31 +167,43 @@ class Routes:
 
     async def post_relay(self, request: web.Request) -> web.Response:
         """POST /mobility/relay"""
-        packet = await self._packet(request)
-        if kind_of(packet) in WORDS:
-            self._check_word(packet)
-            return await self._relay(packet)
-        question = self._question(packet)
-        if not isinstance(question, Fetch | Release) or question.proxy != self._name:
-            # Not passed on once more: two proxies with wrong names would do so for ever.
-            self.counters["misdirected"] += 1
-            refusal = Refused(call=question.call, code=Code.FORBIDDEN)
-            return web.Response(body=encode(refusal, json=is_json(packet)))
-        return await self._relay(packet)
+        packets = await self._packets(request, self._relay_rate)
+        asked: list[tuple[str, asyncio.Future[bytes]]] = []
+        try:
+            for packet in packets:
+                asked.append(self._relay(packet))
+            waiting = [answer for _, answer in asked]
+            await asyncio.wait(waiting, timeout=_RELAY_TIME, return_when=asyncio.FIRST_COMPLETED)
+            # The others are not to wait for one that takes longer: it is asked again.
+            done, _ = await asyncio.wait(waiting, timeout=_RELAY_REST)
+            if not done:
+                raise web.HTTPGatewayTimeout(text="there is no answer yet\n")
+            body, media_type = bundled([each.result() for each in waiting if each in done])
+            return web.Response(body=body, content_type=media_type)
+        finally:
+            for peer, answer in asked:
+                answer.cancel()
+                self._relays.pop(peer, None)
 
-    async def _relay(self, packet: bytes) -> web.Response:
-        """Hand it to the core; what that says first is the answer."""
+    def _relay(self, packet: bytes) -> tuple[str, asyncio.Future[bytes]]:
+        """What another proxy says, under a name of its own: what the core says first to that is the
+        answer."""
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._relayed += 1
         peer = f"{RELAY}{self._relayed}"
-        answer = self._relays[peer] = asyncio.get_running_loop().create_future()
-        try:
-            self._receive(peer, packet)
-            async with asyncio.timeout(_RELAY_TIME):
-                return web.Response(body=await answer, content_type="application/octet-stream")
-        except TimeoutError:
-            raise web.HTTPGatewayTimeout(text="there is no answer yet\n") from None
-        finally:
-            del self._relays[peer]
+        if kind_of(packet) in WORDS:
+            self._check_word(packet)
+        else:
+            question = self._question(packet)
+            if not isinstance(question, Fetch | Release) or question.proxy != self._name:
+                # Not passed on once more: two proxies with wrong names would do so for ever.
+                self.counters["misdirected"] += 1
+                refusal = Refused(call=question.call, code=Code.FORBIDDEN)
+                answer.set_result(encode(refusal, json=is_json(packet)))
+                return peer, answer
+        self._relays[peer] = answer
+        self._receive(peer, packet)
+        return peer, answer
 
     def _check_word(self, packet: bytes) -> None:
         if not self._prepares:
@@ -207,26 +226,26 @@ class Routes:
             raise web.HTTPServiceUnavailable(text=text, headers={**_CORS, "Retry-After": "10"})
         return session
 
-    async def _packets(self, request: web.Request) -> list[bytes]:
+    async def _packets(self, request: web.Request, rate: RateLimit) -> list[bytes]:
         """The messages in a request."""
         try:
-            packets = unbundled(await self._packet(request))
+            packets = unbundled(await self._packet(request, rate), request.content_type)
         except ValueError as error:
             raise self._malformed(f"no list of messages: {error}") from None
         for _ in packets[1:]:
-            self._limit(request)
+            self._limit(request, rate)
         return packets
 
-    def _limit(self, request: web.Request) -> None:
+    def _limit(self, request: web.Request, rate: RateLimit) -> None:
         """One more message."""
-        wait = self._rate.take(address_of(request), time.monotonic())
+        wait = rate.take(address_of(request), time.monotonic())
         if wait:
             self.counters["limited"] += 1
             headers = {**_CORS, "Retry-After": str(int(wait) + 1)}
             raise web.HTTPTooManyRequests(text="too many messages: slow down\n", headers=headers)
 
-    async def _packet(self, request: web.Request) -> bytes:
-        self._limit(request)
+    async def _packet(self, request: web.Request, rate: RateLimit) -> bytes:
+        self._limit(request, rate)
         if (request.content_length or 0) > self._largest:
             raise web.HTTPRequestEntityTooLarge(self._largest, request.content_length or 0)
         return await read_body(request, self._largest)

@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import aiohttp
-
 from identifiers import Position
-from mobility import After, Listener, Message
+from mobility import After, ClientSettings, Listener, Message
+from psirp_sim.runtime.durations import SECOND
+from psph.mobility.connections import Connections
 from psph.mobility.link import ProxyLink
 from psph.mobility.publishing import Publishing
 from psph.mobility.topic_stream import Guard, StreamSubscription, TopicStream
 
+SETTINGS = ClientSettings(retry_first=3 * SECOND)
+"""For clients at hubs: what is said over HTTP is not lost while the hub runs, so it is not said
+again soon; many clients that come at once would keep a hub busy with it."""
 _LONGEST_QUERY = 6_000
 _MOST_TOPICS = 100
 
@@ -27,7 +30,7 @@ class StreamAccess:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        connections: Connections,
         url_of: Callable[[str], str],
         guard: Guard,
         receive: Callable[[str, bytes], None],
@@ -37,7 +40,7 @@ class StreamAccess:
     ) -> None:
         """`url_of` the name of a proxy is where its hub is. `token` lets the client publish.
         `together` makes a call in which several messages are delivered."""
-        self._session = session
+        self._connections = connections
         self._url_of = url_of
         self._guard = guard
         self._receive = receive
@@ -45,7 +48,7 @@ class StreamAccess:
         self._together = together
         self._place = self._url = ""
         self._link: ProxyLink | None = None
-        self._publishing = Publishing(session, token, guard)
+        self._publishing = Publishing(connections.session, token, guard)
         self._new: list[StreamSubscription] = []
         self._opening = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -56,7 +59,7 @@ class StreamAccess:
         def receive(packet: bytes) -> None:
             self._guard(self._receive, place, packet)
 
-        self._link = ProxyLink(self._session, self._url, receive, self._broken)
+        self._link = ProxyLink(self._connections, self._url, receive, self._broken)
         self._publishing.open(self._url)
         self._open_soon()
 
@@ -123,4 +126,4 @@ class StreamAccess:
 
     async def _read(self, url: str, subscriptions: list[StreamSubscription]) -> None:
         stream = TopicStream(subscriptions, self._guard, self._together)
-        self._broken(await stream.read(self._session, url))
+        self._broken(await stream.read(self._connections, url))

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
 
 from identifiers import InvalidPosition, Position
 from mobility import After, Listener, Message
+from psph.mobility.connections import Connections
 from psph.mobility.event_reading import Ended, read_batches
 from psph.mobility.hub_port import kind_of
 from psph.mobility.native_topics import NATIVE
@@ -65,12 +65,12 @@ class TopicStream:
         self._guard = guard
         self._together = together
 
-    async def read(self, session: aiohttp.ClientSession, url: str) -> str:
+    async def read(self, connections: Connections, url: str) -> str:
         """Hand on what comes until it ends; why it did."""
         query = "&".join(each.query for each in self._by_topic.values())
         address = f"{url}{self._path}?base=event&content=whole&{query}"
         try:
-            async for events in read_batches(session, address, _SILENCE):
+            async for events in read_batches(connections, address, _SILENCE):
                 self._together(self._heard_all, events)
         except Ended as end:
             return str(end)

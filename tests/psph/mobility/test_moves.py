@@ -8,7 +8,7 @@ import shutil
 import aiohttp
 import pytest
 
-from mobility import ClientSettings, Gap, Quota, Service, Stage, Superseded, Update
+from mobility import ClientSettings, Gap, Quota, Service, Stage, Superseded
 from mobility.messages import Batch, Fetch, Heard, MoveIn, Refused, State, Welcome, encode, read
 from psirp_sim.runtime.durations import MILLISECOND
 from tests.psph.mobility.clients import Plain, Reader
