@@ -21,7 +21,7 @@ from mobility.ahead.words import Contexts as ContextsWord
 from mobility.calls import Send
 from mobility.claims import Claims
 from mobility.handler import Handler
-from mobility.identity import client_id
+from mobility.identity import Claim, client_id
 from mobility.messages import AnyAnswer, Batch, Fetch, Release, Released, State
 from mobility.port import PubSub
 from mobility.service import Mode
@@ -76,6 +76,8 @@ class Preparation:
         self._claims = claims
         self._stays = stays
         self._origins: dict[Stay, _Origin] = {}
+        self._elsewhere: dict[Stay, Claim] = {}
+        """Stays whose clients came to another proxy with these claims, as that one says."""
         self._warm: dict[Stay, tuple[Warm, int]] = {}
         """Subscriptions made for clients before they came, and when they came."""
         self._early: dict[Stay, str] = {}
@@ -135,12 +137,14 @@ class Preparation:
             return
         if handler.state != "here":
             self._cool(_stay_of(handler))
-        kept = self._stays.knows(handler)
+        kept, stay = self._stays.knows(handler), _stay_of(handler)
+        elsewhere = self._elsewhere.get(stay)
         if not kept:
-            self._origins.pop(_stay_of(handler), None)
+            self._origins.pop(stay, None)
+            self._elsewhere.pop(stay, None)
         if any(each.claim > handler.claim for each in self._stays.of(record.client)):
             return
-        above = self._claims.above(record.client, handler.claim)
+        above = self._claims.above(record.client, handler.claim) or elsewhere
         if above is not None:
             self.preparing.moved_on(record.client, above)
         elif handler.state == "expired" or not kept:
@@ -219,19 +223,16 @@ class Preparation:
     def change(self, word: ContextsWord) -> Held:
         """Changes of another proxy's contexts."""
         answers: dict[Answer, list[str]] = {each: [] for each in Answer}
-        came = False
         for change in word.changes:
             if isinstance(change, Copy):
-                answer = self.contexts.copy(word.proxy, change)
+                answers[self.contexts.copy(word.proxy, change)].append(change.client)
             elif isinstance(change, Mark):
-                answer = self.contexts.mark(word.proxy, change)
+                answers[self.contexts.mark(word.proxy, change)].append(change.client)
             elif isinstance(change, Drop):
-                answer = self.contexts.drop(change)
-            else:
-                came = True
-                self._went(word, change)
-                continue
-            answers[answer].append(change.client)
+                answers[self.contexts.drop(change)].append(change.client)
+        came = [each for each in word.changes if isinstance(each, Came)]
+        if came:
+            self._went(word, [each for each in came if each.client in self._claims])
         self._wind()
         return Held(
             call=word.call,
@@ -240,13 +241,17 @@ class Preparation:
             neighbours=self.table if came else (),
         )
 
-    def _went(self, word: ContextsWord, came: Came) -> None:
-        if came.client not in self._claims:
-            return  # it was never here
-        # First, while whoever this neighbour may take the place of is one.
-        self.preparing.went(came.client, came.claim, word.proxy, word.neighbours)
-        if came.directly:
-            self._cross(word.proxy, came=False)
+    def _went(self, word: ContextsWord, came: list[Came]) -> None:
+        """Clients that were here are at the proxy that says so."""
+        for each in came:
+            for handler in self._stays.of(each.client):
+                if handler.claim < each.claim:
+                    self._elsewhere[_stay_of(handler)] = each.claim
+            # First of all, while whoever that neighbour may take the place of is still one.
+            self.preparing.went(each.client, each.claim, word.proxy, word.neighbours)
+        for each in came:
+            if each.directly:
+                self._cross(word.proxy, came=False)
         self.neighbours.told(word.proxy, word.neighbours)
 
     def answered(self, name: str, changes: list[AnyChange], held: Held) -> None:
