@@ -445,7 +445,7 @@ PROXIES = [
     (with_stays(_NeverNoticesSilence), 5),
     (LetsLateWordsCount, 33),
     (with_handler(_LetsLateListsCount), 335),
-    (with_handler(_KeepsWhatIsOver), 166),
+    (with_handler(_KeepsWhatIsOver), 295),
     (KeepsToTheFirstList, 12),
     (with_stays(_ExpiresTooEarly), 68),
     (with_stays(_DoesNotSayThatItExpired), 9),
