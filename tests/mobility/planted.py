@@ -382,16 +382,6 @@ class _KeepsWhatIsOver(Handler):
         super().update(call, topics, tuple(topic for topic in gone if topic not in topics))
 
 
-class KeepsToTheFirstList(MobilityProxy):
-    """A client that comes again, its stay having expired, is taken to want what it wanted."""
-
-    def _move_in(self, asker, client, question):
-        handler = self.handlers.get((client, question.epoch))
-        if handler is not None and handler.claim == question.claim:
-            handler.record = replace(handler.record, asked=question.call)
-        super()._move_in(asker, client, question)
-
-
 class _ExpiresTooEarly(Stays):
     """A client is given half the time to keep that it was promised."""
 
@@ -446,7 +436,6 @@ PROXIES = [
     (LetsLateWordsCount, 33),
     (with_handler(_LetsLateListsCount), 335),
     (with_handler(_KeepsWhatIsOver), 295),
-    (KeepsToTheFirstList, 12),
     (with_stays(_ExpiresTooEarly), 68),
     (with_stays(_DoesNotSayThatItExpired), 9),
 ]
