@@ -383,10 +383,10 @@ class _KeepsWhatIsOver(Handler):
 
 
 class _ExpiresTooEarly(Stays):
-    """A client is given half the time to keep that it was promised."""
+    """A client is given a tenth of the time to keep that it was promised."""
 
     def _after(self, handler, delay, then):
-        super()._after(handler, delay // 2 if then == self._expire else delay, then)
+        super()._after(handler, delay // 10 if then == self._expire else delay, then)
 
 
 class _DoesNotSayThatItExpired(Stays):
@@ -434,8 +434,8 @@ PROXIES = [
     (IgnoresClaims, 1),
     (with_stays(_NeverNoticesSilence), 5),
     (LetsLateWordsCount, 33),
-    (with_handler(_LetsLateListsCount), 335),
+    (with_handler(_LetsLateListsCount), 367),
     (with_handler(_KeepsWhatIsOver), 295),
-    (with_stays(_ExpiresTooEarly), 68),
+    (with_stays(_ExpiresTooEarly), 15),
     (with_stays(_DoesNotSayThatItExpired), 9),
 ]
