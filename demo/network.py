@@ -20,7 +20,10 @@ class Network:
         self._rates: dict[str, tuple[float, float]] = {}
 
     def look(
-        self, now: float, statuses: Mapping[str, Status], proxies: Mapping[str, Status] | None = None
+        self,
+        now: float,
+        statuses: Mapping[str, Status],
+        proxies: Mapping[str, Status] | None = None,
     ) -> dict[str, object]:
         """All but the tree; `statuses` has the nodes that answered, `proxies` what their mobility
         proxies said, `now` is in seconds."""

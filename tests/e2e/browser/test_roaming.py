@@ -100,7 +100,7 @@ def test_the_view_of_the_network_shows_where_clients_move(traveller):
     expect(edges).to_have_count(1, **SOON)
     expect(edges).to_contain_text("psph-a – psph-b")
     expect(edges).to_contain_text(re.compile(r"client.? expected at psph-b"), **SOON)
-    expect(page.locator(".net-walk title")).to_contain_text("Moves of clients from psph-a to psph-b")
+    expect(page.locator(".net-walk title")).to_contain_text("from psph-a to psph-b")
     expect(page.get_by_text("where clients move: prepared")).to_be_visible()
     traveller.visitor.view("Roam")
 
