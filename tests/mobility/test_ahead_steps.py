@@ -351,3 +351,44 @@ def test_hand_offs_that_were_prepared_are_traced_so():
     assert events[-1].stage == "move_in_end"
     assert events[-1].peer == "a", "and it waited here"
     assert events[-1].bytes >= 3
+
+
+@pytest.mark.parametrize("first", ["oldest", "newest"])
+def test_what_was_prepared_gives_way_to_what_the_proxy_promised(first):
+    world = prepared_world()
+    client = world.add(service=Service(topic=Quota(4), first=first))
+    world.arrive("a")
+    world.arrive("b")
+    leave(world)
+    world.publish(4)
+    world.run(50)
+    for name in "bc":
+        world.partition("client", name)
+    world.sim.crash("b")
+    client.move_in("a")
+    world.run(30)
+    (handler,) = (each for each in world.proxy("a").handlers.values() if each.record.extra)
+    world.partition("client", "a")
+    client.connection_lost()
+    world.proxy("a").connection_lost(client.id, "client")
+    world.publish(3)
+    world.run(50)
+    kept = [item.body for item in handler.buffer.items.values()]
+    assert kept[-3:] == [b"5", b"6", b"7"], "what came after the Welcome is all there"
+    assert not handler.drops(), "what went was kept by the proxy before, too"
+
+
+def test_another_copy_of_a_client_does_not_inherit_what_it_has_not_consumed_up_to():
+    world = prepared_world(history=3)
+    walked(world)
+    world.publish(5)
+    world.run(400)
+    leave(world)
+    world.publish(2)
+    world.run(50)
+    copy = world.add("copy", secret=b"client".ljust(32), service=SHORT)
+    copy._debts.exceed(world.client().claim.epoch)
+    copy.move_in("a")
+    world.run(1_000)
+    (handler,) = (each for each in world.proxy("a").handlers.values() if each.claim == copy.claim)
+    assert len(handler.buffer) == 0
