@@ -9,9 +9,10 @@ from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import aiohttp
+import msgspec
 
 from bench.crossing_world import World, start_world
-from bench.handoff_movers import PATIENCE, Arrivals, Mover, Side, body
+from bench.handoff_movers import PATIENCE, Arrivals, Mover, Side, arrive, body, leave
 from mobility import MovedIn, Stage, Update
 from mobility.events import Consumed, Notice
 from psph.mobility.roamer import HubUnusable, Roamer
@@ -21,9 +22,11 @@ MOBILITY = """
 [mobility]
 allow_peer = ["127.0.0.0/8"]
 peers = ["http://127.0.0.1:8081", "http://127.0.0.1:8082"]
+prepare = {prepare}
 """
 """Everything is on one machine, and the zones' records name the PSPHs otherwise than their hubs are
 called here; the rest is as it ships."""
+MOST = {True: 1_000, False: 100}
 ADDRESSES = [f"127.0.1.{number}" for number in range(1, 51)]
 """A thousand clients do not come from one address: a hub would slow it down."""
 
@@ -83,9 +86,13 @@ class HubRoamer:
             self.arrivals.live_at = time.monotonic()
 
 
-async def at_hubs(stack: AsyncExitStack, directory: Path) -> Side:
+async def at_hubs(
+    stack: AsyncExitStack, directory: Path, name: str, prepare: bool
+) -> dict[str, Side]:
+    """`prepare`: whether contexts are one hop ahead of the clients."""
     processes = stack.enter_context(ExitStack())
-    world: World = await asyncio.to_thread(start_world, processes, directory, MOBILITY)
+    more = MOBILITY.format(prepare=str(prepare).lower())
+    world: World = await asyncio.to_thread(start_world, processes, directory, more)
     session = await stack.enter_async_context(aiohttp.ClientSession())
     token = (world.b.hub.data / "admin-token").read_text().strip()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "text/plain"}
@@ -108,4 +115,26 @@ async def at_hubs(stack: AsyncExitStack, directory: Path) -> Side:
                 await each.roamer.prepare(place)
         return found
 
-    return Side(places, publish, movers, "http://news.site-b.test/moves")
+    async def remarks() -> list[str]:
+        status = await asyncio.to_thread(world.b.status, "/mobility/status")
+        share = msgspec.convert(status, _Status).prepare.share
+        return [f"{name}: {share or 0:.0%} of the hand-overs to B were prepared there"]
+
+    # Neighbours are learned: somebody has to have gone that way.
+    async with AsyncExitStack() as scouting:
+        scouts = await movers(scouting, "http://news.site-b.test/scout", 1)
+        await publish("http://news.site-b.test/scout", 0)
+        for place in (*places, *places):
+            await arrive(scouts, place)
+            await leave(scouts)
+
+    topic = "http://news.site-b.test/moves"
+    return {name: Side(places, publish, movers, topic, MOST[prepare], remarks)}
+
+
+class _Prepare(msgspec.Struct):
+    share: float | None = None
+
+
+class _Status(msgspec.Struct):
+    prepare: _Prepare
