@@ -246,7 +246,7 @@ PROXIES = [
     (with_contexts(_LosesContexts), 3),
     (with_contexts(_NeverLapses), 6),
     (with_contexts(_TakesEverything), 5),
-    (planted(_ConfirmsTooEarly, lambda ahead: ahead.conversation), 19),
+    (planted(_ConfirmsTooEarly, lambda ahead: ahead.conversation), 204),
     (planted(_BelievesAnybody, lambda ahead: ahead.conversation.passes), 1),
     (with_waiting(_LeavesTheHeirNothing), 1),
 ]
