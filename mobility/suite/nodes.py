@@ -128,13 +128,9 @@ class ClientNode:
         care, now = self.ledger.care, self.trial.world.now
         if isinstance(answer, Welcome):
             care.welcomed(asked.stay, asked.topics, now)
-        elif isinstance(answer, Heard) and answer.call == self._lives:
+        elif answer.call == self._lives:
             care.pledged(asked.stay, asked.topics, now)
-        elif (
-            isinstance(answer, Dismissal)
-            and answer.call == self._leaves
-            and asked.stay == care.number
-        ):
+        elif answer.call == self._leaves and asked.stay == care.number:
             # Not only those that it named: it should have named all.
             care.moved_out(asked.stay, self.trial.wanted[self.env.node], now)
         if not isinstance(answer, Dismissal):
