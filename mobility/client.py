@@ -121,17 +121,18 @@ class MobileClient:
         """Begin to consume a topic; where the client is does not matter."""
         if topic in self.flows:
             return
-        flow = self.flows[topic] = Flow(topic)
+        there = self.stage in (Stage.CLAIMING, Stage.MOVING_IN, Stage.LIVE)
+        flow = self.flows[topic] = Flow(topic, since=self._debts.epoch + (0 if there else 1))
         self._memory.note(flow)
         if self._ear is not None:
             self._subscribe(flow, self._ear)
             self._attendance.subscribed(topic)
 
-    def unsubscribe(self, topic: str) -> None:
-        """No more of it."""
+    def unsubscribe(self, topic: str, effect: Changes | None = None) -> None:
+        """No more of it; who subscribes again begins anew. `effect` becomes durable with it."""
         if self.flows.pop(topic, None) is None:
             return
-        self._memory.forget(topic)
+        self._memory.forget(topic, effect)
         subscription = self._subscriptions.pop(topic, None)
         if subscription is not None:
             subscription.cancel()
@@ -218,8 +219,7 @@ class MobileClient:
         self._notify(MovedIn(self.proxy, collected, missing))
 
     def _on_welcomed(self) -> None:
-        # A client that is leaving holds what comes behind a hole, and the next place must find it.
-        if self.stage is Stage.LIVE and not self._leaving:
+        if self.stage is Stage.LIVE:
             self._debts.pay()
         self._debts.release()
         if self._arrival is not None:
@@ -236,6 +236,8 @@ class MobileClient:
             flow.offer(position, message, direct=True)
             self.pass_on(flow.take())
             self._after_direct(flow)
+            if not flow.heard.items() <= flow.noted.items():
+                self._note(flow, {})  # it waits here, and perhaps nobody else has it
         elif self._arrival is not None:
             self._arrival.heard(Update(topic, position, message))
         else:
@@ -262,8 +264,8 @@ class MobileClient:
                 self._arrival.synchronise()
 
     def _after_direct(self, flow: Flow) -> None:
-        if self.stage is Stage.LIVE and not self._leaving and flow.caught_up:
-            # Nobody is left who could fill a hole.
+        if self.stage is Stage.LIVE and flow.caught_up:
+            # Nobody is left who could fill a hole; not for one that is leaving, either.
             self.pass_on(flow.flush("history"))
         self._step()
 
@@ -280,6 +282,9 @@ class MobileClient:
             self._note(flow, self._consume(event))
 
     def _note(self, flow: Flow, effect: Changes) -> None:
+        if self.flows.get(flow.topic) is not flow:
+            self.env.storage.write(effect)  # unsubscribed by who consumed it
+            return
         after = flow.after
 
         def durable() -> None:

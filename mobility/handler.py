@@ -51,6 +51,8 @@ class Record(Struct, frozen=True):
     """By the proxy's wall clock: when the client went."""
     final: bool = False
     """It moved out: whatever else it said in this stay is late."""
+    asked: int = 0
+    """The number of the call that last changed the topics: those with lower ones are late."""
 
 
 class _Seen(Struct, frozen=True):
@@ -136,20 +138,30 @@ class Handler:
         """Another state; `save` makes it durable."""
         self.record = msgspec.structs.replace(self.record, state=state, since=since)
 
-    def update(self, topics: Topics, gone: tuple[str, ...] = ()) -> None:
-        """What the client has consumed, and what it subscribes to, has changed."""
+    def update(self, call: int, topics: Topics, gone: tuple[str, ...] = ()) -> None:
+        """What the client has consumed, and what it subscribes to, has changed. A topic that is
+        among both was subscribed to again: nothing earlier counts."""
+        if call <= self.record.asked:
+            return  # it was answered before, or overtaken
         known = dict(self.record.topics)
         erased: dict[bytes, bytes | None] = {}
+        for topic in gone:
+            known.pop(topic, None)
+            self._cancel(topic)
+            erased[self._tally(topic)[0]] = None
+            erased.update((self._item_key(serial), None) for serial in self.buffer.forget(topic))
         for topic, places in topics.items():
             known[topic] = places
             for serial in self.buffer.trim(topic, read_places(places) or ()):
                 erased[self._item_key(serial)] = None
-        for topic in gone:
-            known.pop(topic, None)
-            self._cancel(topic)
-        self.record = msgspec.structs.replace(self.record, topics=known)
+        self.record = msgspec.structs.replace(self.record, topics=known, asked=call)
         if erased:
             self._env.storage.write(erased)
+
+    def list_topics(self, call: int, topics: Topics, gone: tuple[str, ...] = ()) -> None:
+        """The same, where these are all topics."""
+        others = (topic for topic in self.record.topics if topic not in topics)
+        self.update(call, topics, (*gone, *others))
 
     def expire(self) -> None:
         """The time to keep is over: keep only the count of what was lost."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from identifiers import Position, PublisherId
 from mobility.port import After, Listener, Message
@@ -16,11 +17,6 @@ from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.runtime.schedules import InvariantViolated
 from psirp_sim.runtime.simulator import Simulator, stream
-
-Bases = dict[str, dict[PublisherId, int]]
-"""By topic: the latest version of each stream when a subscription began that was to begin then."""
-Effective = dict[str, int]
-"""By topic: when the present subscription took effect."""
 
 BROKEN_AFTER = 150 * MILLISECOND
 """Until a client learns that its access point is gone."""
@@ -105,6 +101,7 @@ class SimulatedSubscription:
             callback(*args)
 
     def _deliver(self, published: Published) -> None:
+        self._port.delivers(self._topic, published.position)
         self._listener.deliver(self._topic.name, published.position, published.message)
 
 
@@ -153,6 +150,9 @@ class SimulatedPort:
     def took_effect(self, topic: SimulatedTopic, after: After) -> None:
         """A subscription did."""
 
+    def delivers(self, topic: SimulatedTopic, position: Position) -> None:
+        """A message comes out here."""
+
     def history(self, topic: str) -> int:
         there = self.system.topics.get(topic)
         return 0 if there is None else there.history
@@ -180,6 +180,19 @@ class SimulatedPort:
             done()
 
 
+class Account(Protocol):
+    """Somebody who notes what the system did for a client."""
+
+    def attached(self) -> None:
+        """The client is at another place; no subscription is in effect there."""
+
+    def took_effect(self, topic: SimulatedTopic, anew: bool, now: int) -> None:
+        """A subscription did; `anew` if it was to begin just then."""
+
+    def came(self, topic: str, position: Position, now: int) -> None:
+        """The client gets a message."""
+
+
 class SimulatedAccessPoint:
     """The system as a client sees it: through the node it is at, while that is up and in reach."""
 
@@ -188,19 +201,18 @@ class SimulatedAccessPoint:
         system: SimulatedSystem,
         env: Environment,
         broken: Callable[[], None],
-        bases: Bases,
-        effective: Effective | None = None,
+        account: Account | None = None,
     ) -> None:
         self._system = system
         self._env = env
         self._broken = broken
         self._port: _AttachedPort | None = None
-        self.bases = bases
-        self.effective = {} if effective is None else effective
+        self._account = account
 
     def attach(self, place: str) -> None:
-        self.effective.clear()
-        self._port = _AttachedPort(self._system, self._env, place, self)
+        if self._account is not None:
+            self._account.attached()
+        self._port = _AttachedPort(self._system, self._env, place, self._account)
         self._env.call_later(BROKEN_AFTER, self._look, self._port)
 
     def detach(self) -> None:
@@ -235,12 +247,12 @@ class _AttachedPort(SimulatedPort):
     """One stay at one place. Once it broke it stays broken, as a connection does."""
 
     def __init__(
-        self, system: SimulatedSystem, env: Environment, place: str, owner: SimulatedAccessPoint
+        self, system: SimulatedSystem, env: Environment, place: str, account: Account | None
     ) -> None:
         super().__init__(system, env)
         self._left = False
         self._place = place
-        self._owner = owner
+        self._account = account
         self._subscriptions: list[SimulatedSubscription] = []
 
     def subscribe(self, topic: str, after: After, listener: Listener) -> SimulatedSubscription:
@@ -262,7 +274,9 @@ class _AttachedPort(SimulatedPort):
         return not self._left
 
     def took_effect(self, topic: SimulatedTopic, after: After) -> None:
-        self._owner.effective[topic.name] = self.system.world.now
-        if after is None:
-            streams = topic.streams.items()
-            self._owner.bases[topic.name] = {p: len(published) for p, published in streams}
+        if self._account is not None:
+            self._account.took_effect(topic, after is None, self.system.world.now)
+
+    def delivers(self, topic: SimulatedTopic, position: Position) -> None:
+        if self._account is not None:
+            self._account.came(topic.name, position, self.system.world.now)

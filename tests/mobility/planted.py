@@ -109,6 +109,23 @@ class _ForgetsItsCursor(Flow):
         return None
 
 
+class _HoldsTheBeginning(Flow):
+    """What is heard first of a stream waits for something earlier although its topic began here."""
+
+    def _next(self, publisher):
+        if publisher not in self.cursor and not self.whole:
+            return (-1, 0)
+        return super()._next(publisher)
+
+
+class _ForgetsWhatItHeard(Flow):
+    """Nobody is told of what was heard of a new stream and not consumed before the next move."""
+
+    def restart(self):
+        self.heard.clear()
+        super().restart()
+
+
 class StartsAnewAfterACrash(MobileClient):
     """A client that crashed does not know where it was."""
 
@@ -205,6 +222,31 @@ class SendsOutgoingInAnyOrder(MobileClient):
     def _arrive(self):
         self.outgoing._waiting = dict(reversed(self.outgoing._waiting.items()))
         super()._arrive()
+
+
+class CollectsForAnEarlierSubscription(MobileClient):
+    """What proxies kept before the client unsubscribed comes when it has subscribed again."""
+
+    def subscribe(self, topic):
+        super().subscribe(topic)
+        self.flows[topic].since = 0
+
+
+class NamesNoNewTopicWhileLeaving(MobileClient):
+    """A topic subscribed to after the proxy was asked to take over is not in its list."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        usual = self._attendance.subscribed
+        self._attendance.subscribed = lambda topic: self._leaving or usual(topic)
+
+
+class UnsubscribesUntilItCrashes(MobileClient):
+    """A topic that is not wanted any more comes back from the disk."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self._memory.forget = lambda topic, effect: self.env.storage.write(effect)
 
 
 # The proxy
@@ -325,36 +367,75 @@ class _ForgetsNothing(Stays):
         pass
 
 
+class _LetsLateListsCount(Handler):
+    """A list of topics that was overtaken, or came twice, undoes what was said since."""
+
+    def update(self, call, topics, gone=()):
+        self.record = replace(self.record, asked=0)
+        super().update(call, topics, gone)
+
+
+class _KeepsWhatIsOver(Handler):
+    """Who subscribes again gets what was kept for the subscription before."""
+
+    def update(self, call, topics, gone=()):
+        super().update(call, topics, tuple(topic for topic in gone if topic not in topics))
+
+
+class _ExpiresTooEarly(Stays):
+    """A client is given a tenth of the time to keep that it was promised."""
+
+    def _after(self, handler, delay, then):
+        super()._after(handler, delay // 10 if then == self._expire else delay, then)
+
+
+class _DoesNotSayThatItExpired(Stays):
+    """What the time to keep cost is missing for no reason."""
+
+    def _expire(self, handler):
+        super()._expire(handler)
+        handler.become("away", self._env.wall())
+
+
 # Each with a seed that is known to find it.
 
 CLIENTS = [
     (with_flow(_TakesDuplicates), 0),
     (with_flow(_SkipsHoles), 1),
-    (with_flow(_DoesNotWaitForBuffers), 2),
+    (with_flow(_DoesNotWaitForBuffers), 1),
     (with_flow(_ForgetsItsCursor), 0),
+    (with_flow(_HoldsTheBeginning), 335),
+    (with_flow(_ForgetsWhatItHeard), 135),
     (StartsAnewAfterACrash, 0),
-    (ForgetsEarlierStays, 2),
-    (with_collector(_ReleasesTooEarly), 2),
-    (NeverRepeats, 2),
-    (DetachesBeforeTheAnswer, 33),
+    (ForgetsEarlierStays, 0),
+    (with_collector(_ReleasesTooEarly), 5),
+    (NeverRepeats, 0),
+    (DetachesBeforeTheAnswer, 8),
     (with_collector(_LosesItsPlace), 10),
     (SendsOutgoingTwice, 7),
-    (ForgetsOutgoing, 16),
+    (ForgetsOutgoing, 49),
     (ReusesOutgoingPositions, 23),
     (SendsOutgoingInAnyOrder, 2),
     (ReportsWhatIsNotDurable, 4),
+    (CollectsForAnEarlierSubscription, 166),
+    (NamesNoNewTopicWhileLeaving, 10),
+    (UnsubscribesUntilItCrashes, 61),
 ]
 PROXIES = [
-    (with_handler(_DoesNotRestoreItems), 9),
-    (with_handler(_NeverWritesItems), 9),
-    (with_handler(_StopsWhenCollected), 4),
-    (with_handler(_TrimsOneTooMany), 5),
-    (with_handler(_BeginsFromNowOn), 37),
+    (with_handler(_DoesNotRestoreItems), 101),
+    (with_handler(_NeverWritesItems), 101),
+    (with_handler(_StopsWhenCollected), 1),
+    (with_handler(_TrimsOneTooMany), 1),
+    (with_handler(_BeginsFromNowOn), 4),
     (with_stays(_ForgetsNothing), 0),
     (with_handler(_DoesNotStandBy), 10),
     (DismissesTooEarly, 5),
-    (WelcomesTooEarly, 22),
-    (IgnoresClaims, 21),
-    (with_stays(_NeverNoticesSilence), 37),
-    (LetsLateWordsCount, 115),
+    (WelcomesTooEarly, 12),
+    (IgnoresClaims, 1),
+    (with_stays(_NeverNoticesSilence), 5),
+    (LetsLateWordsCount, 33),
+    (with_handler(_LetsLateListsCount), 367),
+    (with_handler(_KeepsWhatIsOver), 295),
+    (with_stays(_ExpiresTooEarly), 15),
+    (with_stays(_DoesNotSayThatItExpired), 9),
 ]

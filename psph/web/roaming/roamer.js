@@ -241,6 +241,9 @@ export class Roamer {
     const link = this.#link;
     change();
     this.#pass(flow, flow.take());
+    // What waits here may be nowhere else.
+    const more = link === this.#link && flow.heard.join() !== flow.noted;
+    if (more && this.#checkClaim()) this.#note(flow);
     if (link !== this.#link || !flow.caughtUp) return;
     // Of a flow that is live nobody is left who could fill a hole.
     if (flow.live) this.#pass(flow, flow.flush("history"));
@@ -265,6 +268,7 @@ export class Roamer {
   // Position and effect in one write.
   #note(flow) {
     this.#kept.topics[flow.topic] = flow.keep();
+    flow.noted = flow.heard.join();
     this.#memory.save();
   }
 
