@@ -370,7 +370,7 @@ class _ForgetsNothing(Stays):
 class _LetsLateListsCount(Handler):
     """A list of topics that was overtaken, or came twice, undoes what was said since."""
 
-    def update(self, call, topics, gone=()):
+    def update(self, call, topics, gone):
         self.record = replace(self.record, asked=0)
         super().update(call, topics, gone)
 
@@ -378,8 +378,8 @@ class _LetsLateListsCount(Handler):
 class _KeepsWhatIsOver(Handler):
     """Who subscribes again gets what was kept for the subscription before."""
 
-    def update(self, call, topics, gone=()):
-        super().update(call, topics, tuple(topic for topic in gone if topic not in topics))
+    def update(self, call, topics, gone):
+        super().update(call, topics, {t: said for t, said in gone.items() if t not in topics})
 
 
 class _ExpiresTooEarly(Stays):
