@@ -257,11 +257,10 @@ class MobileClient:
                 else:
                     self._after_direct(flow)
                 return
-            known = dict(flow.heard)
             flow.offer(position, message, direct=True)
             self.pass_on(flow.take())
             self._after_direct(flow)
-            if not flow.heard.items() <= known.items():
+            if not flow.heard.items() <= flow.noted.items():
                 self._note(flow, {})  # it waits here, and perhaps nobody else has it
         elif self._arrival is not None:
             self._arrival.heard(Update(topic, position, message))

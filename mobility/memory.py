@@ -103,6 +103,7 @@ class Memory:
     ) -> None:
         """How far a topic has come, together with the effect of its coming so far. Of notes that
         are written together, what the last one is to be called back with stands for all."""
+        flow.noted = dict(flow.heard)
         heard = tuple(flow.heard.values())
         note = _Note(flow.after, flow.whole, heard, flow.since, dict(effect or {}), done)
         if self._held is None:

@@ -79,6 +79,8 @@ class ClientNode:
         """By call: what asks for a promise."""
         self._leaves = 0
         """The call that last asked to be let go."""
+        self._lives = 0
+        """The last sign of life: the client does not wait for answers to earlier ones."""
 
     def start(self) -> None:
         at = {}
@@ -126,7 +128,7 @@ class ClientNode:
         care, now = self.ledger.care, self.trial.world.now
         if isinstance(answer, Welcome):
             care.welcomed(asked.stay, asked.topics, now)
-        elif isinstance(answer, Heard):
+        elif answer.call == self._lives:
             care.pledged(asked.stay, asked.topics, now)
         elif answer.call == self._leaves and asked.stay == care.number:
             # Not only those that it named: it should have named all.
@@ -146,6 +148,8 @@ class ClientNode:
             self._compare_with_disk(topics)
             if isinstance(question, MoveOut):
                 self._leaves = question.call
+            elif isinstance(question, Alive):
+                self._lives = question.call
         self.env.links[peer].send(packet)
 
     def _compare_with_disk(self, topics: Topics) -> None:

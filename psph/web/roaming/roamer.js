@@ -239,11 +239,11 @@ export class Roamer {
 
   // Something came from the hub: it changes the flow, and may let others pass or end the move.
   #heard(flow, move, change) {
-    const [link, waiting] = [this.#link, flow.heard.join()];
+    const link = this.#link;
     change();
     this.#pass(flow, flow.take());
     // What waits here may be nowhere else.
-    const more = link === this.#link && flow.heard.join() !== waiting;
+    const more = link === this.#link && flow.heard.join() !== flow.noted;
     if (more && this.#checkClaim()) this.#note(flow);
     if (link !== this.#link || !flow.caughtUp) return;
     // Of a flow that is live nobody is left who could fill a hole.
@@ -269,6 +269,7 @@ export class Roamer {
   // Position and effect in one write.
   #note(flow) {
     this.#kept.topics[flow.topic] = flow.keep();
+    flow.noted = flow.heard.join();
     this.#memory.save();
   }
 
