@@ -1,0 +1,307 @@
+"""Brokers and subscribers of `ours`: the client library and the proxy of mobility/, as they ship.
+
+A client leaves without a word. Its broker learns of it as the baselines do, from what is not
+acknowledged, and tells the proxy that the connection is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from experiments.commuting.broker import BROKER, PUBLISHER
+from experiments.commuting.fabric import (
+    EPOCH,
+    Attach,
+    Fabric,
+    Mobile,
+    Published,
+    Routed,
+    Subscribe,
+    Subscribed,
+    Taken,
+    Word,
+    decode,
+    encode,
+)
+from experiments.commuting.itinerary import RANGE
+from experiments.commuting.ledger import Ledger
+from experiments.commuting.metering import Metered
+from experiments.commuting.publisher import id_of
+from experiments.commuting.wires import Wire
+from experiments.commuting.worker import Worker
+from identifiers import Position, PublisherId
+from mobility import (
+    After,
+    ClientSettings,
+    Listener,
+    Message,
+    MobileClient,
+    MobilityProxy,
+    ProxySettings,
+    Update,
+)
+from mobility.events import Consumed
+from psirp_sim.runtime.environment import Changes, Environment
+
+_BATCH = b"\xa5batch"
+"""How the answer that carries messages says what it is."""
+
+
+class ProxyCase(Protocol):
+    """What a proxy's node is told of the case."""
+
+    @property
+    def operation(self) -> int: ...
+
+    @property
+    def patience(self) -> int: ...
+
+    @property
+    def message_bytes(self) -> int: ...
+
+
+class _Session:
+    """The subscriptions of one client, while it is at this broker. A `Listener`."""
+
+    def __init__(self, env: Environment, wire: Wire) -> None:
+        self._env = env
+        self._wire = wire
+        self._bases: dict[str, int] = {}
+        self.subscriptions: list[Callable[[], None]] = []
+
+    def subscribed(self, topic: str, base: After) -> None:
+        if not self._bases:
+            self._env.call_later(0, self._flush)
+        self._bases[topic] = base[0].version if base else 0
+
+    def deliver(self, topic: str, position: Position | None, message: Message) -> None:
+        self._flush()
+        assert position is not None
+        self._wire.send(encode(Published(topic, position.version, message.body)))
+
+    def gap(self, topic: str, first: Position, last: Position) -> None:
+        """There is no history that could have one."""
+
+    def close(self) -> None:
+        for cancel in self.subscriptions:
+            cancel()
+        self._bases.clear()
+
+    def _flush(self) -> None:
+        if self._bases:
+            self._wire.send(encode(Subscribed(self._bases)))
+            self._bases = {}
+
+
+class ProxyNode:
+    """A core: a broker of the system with a mobility proxy."""
+
+    def __init__(
+        self,
+        env: Environment,
+        publisher: PublisherId,
+        clients: dict[str, str],
+        case: ProxyCase,
+        settings: ProxySettings,
+    ) -> None:
+        """`clients`: the ids of clients, by the links they are at."""
+        self._env = env
+        self._clients = clients
+        self._patience = case.patience
+        self._item_bytes = case.message_bytes + 100
+        self.worker = Worker(env, case.operation)
+        self._wires: dict[str, Wire] = {}
+        self._sessions: dict[str, _Session] = {}
+        self._operations = 0
+        self.fabric = Fabric(env, publisher, lambda word: self._tell(PUBLISHER, word))
+        self.proxy = MobilityProxy(
+            Metered(env, self.worker), env.node, self.fabric, self._send, settings
+        )
+
+    def start(self) -> None:
+        self.proxy.start()
+
+    def stop(self) -> None:
+        self.proxy.stop()
+
+    def receive(self, link: str, packet: bytes) -> None:
+        self._wire(link).receive(packet)
+
+    def _wire(self, link: str) -> Wire:
+        if link not in self._wires:
+            self._wires[link] = Wire(
+                self._env,
+                link,
+                lambda message: self.worker.do(lambda: self._hear(link, decode(message))),
+                self._patience if link in self._clients else 0,
+                broken=lambda: self.worker.do(lambda: self._lost(link)),
+            )
+        return self._wires[link]
+
+    def _tell(self, link: str, word: bytes) -> None:
+        self._wire(link).send(word)
+
+    def _hear(self, link: str, word: Word) -> int:
+        """Returns how many operations it took."""
+        if isinstance(word, Published):
+            self._tell(PUBLISHER, encode(Taken()))
+            return self.fabric.published(word) + self._spent()
+        if isinstance(word, Routed):
+            self.fabric.routed(word)
+        elif isinstance(word, Mobile):
+            self.proxy.receive(link, word.content)
+        elif isinstance(word, Attach):
+            self._close(link)
+            self._wire(link).reset()
+            self._sessions[link] = _Session(self._env, self._wire(link))
+        elif isinstance(word, Subscribe) and link in self._sessions:
+            session = self._sessions[link]
+            for topic in word.topics:
+                subscription = self.fabric.subscribe(topic, None, session)
+                session.subscriptions.append(subscription.cancel)
+        return self._spent()
+
+    def _lost(self, link: str) -> int:
+        self._close(link)
+        self.proxy.connection_lost(self._clients[link], link)
+        return self._spent()
+
+    def _close(self, link: str) -> None:
+        session = self._sessions.pop(link, None)
+        if session is not None:
+            session.close()
+
+    def _send(self, peer: str, content: bytes) -> None:
+        if _BATCH in content[:64]:
+            self._operations += len(content) // self._item_bytes  # so many messages
+        elif peer.startswith(BROKER):
+            self._operations += 1
+        self._tell(peer, encode(Mobile(content)))
+
+    def _spent(self) -> int:
+        spent, self._operations = self._operations, 0
+        return spent
+
+
+class _Access:
+    """An `AccessPoint`: the system as a client sees it, over the wire to the broker it is at."""
+
+    def __init__(self, env: Environment, publisher: PublisherId) -> None:
+        self._env = env
+        self._publisher = publisher
+        self.wires: dict[str, Wire] = {}
+        self._place = ""
+        self._listener: Listener | None = None
+        self._topics: dict[str, None] = {}
+        self._asked: list[str] = []
+
+    def attach(self, place: str) -> None:
+        self._place = place
+        self.wires[place].send(encode(Attach()))
+
+    def detach(self) -> None:
+        self._place = ""
+        self._listener = None
+        self._topics.clear()
+        self._asked.clear()
+
+    def history(self, topic: str) -> int:
+        return 0
+
+    def subscribe(self, topic: str, after: After, listener: Listener) -> _Cancel:
+        self._listener = listener
+        self._topics[topic] = None
+        if not self._asked:
+            self._env.call_later(0, self._ask)
+        self._asked.append(topic)
+        return _Cancel(self._topics, topic)
+
+    def publish(
+        self, topic: str, position: Position | None, message: Message, done: Callable[[], None]
+    ) -> None:
+        raise NotImplementedError("clients publish nothing here")
+
+    def receive(self, place: str, word: Word) -> None:
+        if place != self._place or self._listener is None:
+            return
+        if isinstance(word, Published) and word.topic in self._topics:
+            position = Position(self._publisher, EPOCH, word.version)
+            self._listener.deliver(word.topic, position, Message(word.body))
+        elif isinstance(word, Subscribed):
+            for topic, version in word.topics.items():
+                base = (Position(self._publisher, EPOCH, version),) if version else ()
+                if topic in self._topics and self._listener is not None:
+                    self._listener.subscribed(topic, base)
+
+    def _ask(self) -> None:
+        asked, self._asked = self._asked, []
+        if asked and self._place:
+            self.wires[self._place].send(encode(Subscribe(tuple(asked))))
+
+
+class _Cancel:
+    def __init__(self, topics: dict[str, None], topic: str) -> None:
+        self._topics = topics
+        self._topic = topic
+
+    def cancel(self) -> None:
+        self._topics.pop(self._topic, None)
+
+
+class ClientNode:
+    """A core: a mobile client and its application."""
+
+    def __init__(
+        self,
+        env: Environment,
+        ledger: Ledger,
+        publisher: PublisherId,
+        secret: bytes,
+        settings: ClientSettings,
+    ) -> None:
+        self._env = env
+        self._ledger = ledger
+        self._access = _Access(env, publisher)
+        self.client = MobileClient(
+            env, secret, self._access, self._send, self._consume, settings=settings
+        )
+
+    def start(self) -> None:
+        for link in self._env.links:
+            self._access.wires[link] = self._wire(link)
+        self.client.start()
+        first = self._ledger.itineraries[self._env.node].first
+        for selector in range(first, first + RANGE):
+            self.client.subscribe(str(selector))
+
+    def stop(self) -> None:
+        self.client.stop()
+
+    def receive(self, link: str, packet: bytes) -> None:
+        self._access.wires[link].receive(packet)
+
+    def connect(self, broker: str) -> None:
+        """It came within reach of a broker."""
+        self.client.move_in(broker)
+
+    def leave(self) -> None:
+        """It is out of reach."""
+        self.client.connection_lost()
+
+    def _wire(self, link: str) -> Wire:
+        return Wire(self._env, link, lambda message: self._hear(link, decode(message)))
+
+    def _hear(self, link: str, word: Word) -> None:
+        if isinstance(word, Mobile):
+            self.client.receive(link, word.content)
+        else:
+            self._access.receive(link, word)
+
+    def _send(self, peer: str, content: bytes) -> None:
+        self._access.wires[peer].send(encode(Mobile(content)))
+
+    def _consume(self, event: Consumed) -> Changes:
+        if isinstance(event, Update):
+            self._ledger.receive(self._env.node, id_of(event.message.body))
+        return {}
