@@ -103,9 +103,13 @@ class Arrival:
         else:
             self._collect_next()
 
-    def welcomed(self) -> None:
-        """The proxy has taken over, so it may have something, too."""
-        if self._mode is Mode.POSITION and not self._over:
+    def welcomed(self, prepared: Batch | None) -> None:
+        """The proxy has taken over, so it may have something, too; or has it already."""
+        if self._mode is not Mode.POSITION or self._over:
+            return
+        if prepared is not None:
+            self._own.offered(prepared)
+        else:
             self._own.ask()
 
     def _ping(self, stay: int) -> None:
@@ -208,7 +212,8 @@ class Arrival:
         if not caught_up:
             self._caught_up_at = now
         lacking = [flow.topic for flow in self._flows if flow.lacking]
-        if caught_up and all(map(self._pubsub.history, lacking)):
+        offers = self._own.prepared and not self._own.exhausted
+        if caught_up and all(map(self._pubsub.history, lacking)) and not offers:
             self._own.close()  # it stands by only where there is no history
         full = sum(flow.held_bytes for flow in self._flows) > settings.held_bytes
         for each in self._sources:
@@ -233,8 +238,9 @@ class Arrival:
             self._client.pass_on(flow.flush(reason))
         self._client.pass_on(self._queue)
         missing = reason if self._client.counters["missed"] > self._missed else ""
-        size = sum(each.bytes for each in self._collectors)
-        peer = next((each.debt.proxy for each in self._collectors if each.bytes), "")
+        sources = self._sources if self._own.prepared else self._collectors
+        size = sum(each.bytes for each in sources)
+        peer = next((each.debt.proxy for each in sources if each.bytes), "")
         self._client.arrived(size, peer, missing)
 
 

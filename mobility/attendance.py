@@ -15,6 +15,7 @@ from mobility.messages import (
     Alive,
     AnyAnswer,
     Arrived,
+    Batch,
     Code,
     MovedOut,
     MoveIn,
@@ -41,7 +42,7 @@ class Attendance:
         calls: Calls,
         settings: ClientSettings,
         flows: Mapping[str, Flow],
-        welcomed: Callable[[], None],
+        welcomed: Callable[[Batch | None], None],
     ) -> None:
         self.welcomed = False
         """The proxy has taken over: it would notice if the client vanished."""
@@ -111,7 +112,7 @@ class Attendance:
         for topic, places in self._places(self._flows).items():
             if self._report and self._told.get(topic) != places:
                 self._dirty[topic] = None  # it came further while the question was under way
-        self._on_welcomed()
+        self._on_welcomed(answer.prepared)
         if self._left is not None:
             self._ask_to_leave()
         self._tick()

@@ -26,7 +26,7 @@ from mobility.events import Consume, Consumed, Gap, MovedIn, MovedOut, Notify, S
 from mobility.identity import Claim, client_id, publisher_id
 from mobility.memory import Debt, Memory
 from mobility.merging import Flow
-from mobility.messages import Code, MalformedMessage, Question, Refused, Who, read
+from mobility.messages import Batch, Code, MalformedMessage, Question, Refused, Who, read
 from mobility.outgoing import Outgoing
 from mobility.port import AccessPoint, After, Message, Subscription
 from mobility.service import Mode
@@ -217,13 +217,13 @@ class MobileClient:
             self._attendance.arrived(collected, peer, missing)
         self._notify(MovedIn(self.proxy, collected, missing))
 
-    def _on_welcomed(self) -> None:
+    def _on_welcomed(self, prepared: Batch | None) -> None:
         # A client that is leaving holds what comes behind a hole, and the next place must find it.
         if self.stage is Stage.LIVE and not self._leaving:
             self._debts.pay()
         self._debts.release()
         if self._arrival is not None:
-            self._arrival.welcomed()
+            self._arrival.welcomed(prepared)
 
     # Being there
 

@@ -40,6 +40,8 @@ class Collector:
         """Everything that the proxy has came here."""
         self.gone = False
         """The proxy keeps nothing for that stay."""
+        self.prepared = False
+        """The proxy had something for this stay before it began."""
         self.reason = ""
         """Why something may be missing."""
         self.bytes = 0
@@ -75,6 +77,14 @@ class Collector:
 
         self._asked_at = self._client.env.now()
         self._call = self._client.fetch(question, self._answered)
+
+    def offered(self, batch: Batch) -> None:
+        """The proxy has something before it was asked: it was prepared."""
+        if self._call is None:
+            self.closed = False
+            self.prepared = True
+            self._asked_at = self._client.env.now()
+            self._answered(batch)
 
     def close(self, reason: str = "") -> None:
         """Nothing more of it is needed, or can be had."""
