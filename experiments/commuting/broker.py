@@ -13,7 +13,7 @@ from experiments.commuting.itinerary import RANGE
 from experiments.commuting.store import Copy, Holder, Store
 from experiments.commuting.wires import Wire
 from experiments.commuting.words import Connect, Message, Publish, Taken, Word, decode, encode
-from experiments.commuting.worker import Worker
+from experiments.commuting.worker import Tally, Worker
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Environment
 
@@ -103,6 +103,15 @@ class Broker:
             )
         return self.wires[link]
 
+    @property
+    def tally(self) -> Tally:
+        return Tally(self.worker.operations, self.worker.cpu)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes."""
+        return self.store.bytes
+
     # What differs
 
     def _hear(self, peer: str, word: Word) -> int:
@@ -161,7 +170,6 @@ class Broker:
         record.here = True
         record.sent.clear()
         record.unsent = dict.fromkeys(record.copies)
-        self.wire(record.name).reset()
         if not record.sending:
             record.sending = True
             self.worker.do(lambda: self._next(record))

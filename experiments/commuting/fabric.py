@@ -57,14 +57,6 @@ class Taken(_Word, frozen=True):
     """From a broker: the publisher may go on."""
 
 
-class Attach(_Word, frozen=True):
-    """From a client that came: whatever it had subscribed to here is over."""
-
-
-class Subscribe(_Word, frozen=True):
-    topics: tuple[str, ...]
-
-
 class Subscribed(_Word, frozen=True):
     """To a client: topics with the last version before."""
 
@@ -77,7 +69,14 @@ class Mobile(_Word, frozen=True):
     content: bytes
 
 
-Word = Route | Routed | Unroute | Published | Taken | Attach | Subscribe | Subscribed | Mobile
+class Together(_Word, frozen=True):
+    """What a client says at one moment, as one request: subscriptions, and messages of mobility/."""
+
+    topics: tuple[str, ...]
+    mobile: tuple[bytes, ...]
+
+
+Word = Route | Routed | Unroute | Published | Taken | Subscribed | Mobile | Together
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Word)
 

@@ -24,10 +24,14 @@ class Ledger:
     hand_offs: int = 0
     latencies: list[float] = field(default_factory=list)
     """Milliseconds from each reconnection at another broker to the first message there."""
+    fresh_latencies: list[float] = field(default_factory=list)
+    """The same to the first message that the subscriber did not have."""
     unserved: int = 0
     """Hand-offs after which the subscriber left again before anything came."""
     _waiting: dict[str, int] = field(default_factory=dict)
     """Since when a subscriber waits for its first message after a hand-off."""
+    _stale: dict[str, int] = field(default_factory=dict)
+    """The same for a message that it does not have."""
     _highest: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def publish(self, selector: int) -> int:
@@ -35,12 +39,13 @@ class Ledger:
         return len(self.published)
 
     def reconnects(self, subscriber: str) -> None:
-        """At another broker than it was at."""
+        """At another broker than it was at, while messages are published."""
         self.hand_offs += 1
-        self._waiting[subscriber] = self.now()
+        self._waiting[subscriber] = self._stale[subscriber] = self.now()
 
     def departs(self, subscriber: str) -> None:
         self.unserved += self._waiting.pop(subscriber, None) is not None
+        self._stale.pop(subscriber, None)
 
     def receive(self, subscriber: str, id: int) -> None:
         since = self._waiting.pop(subscriber, None)
@@ -49,6 +54,9 @@ class Ledger:
         times = self.received.setdefault(subscriber, {})
         times[id] = times.get(id, 0) + 1
         if times[id] == 1:
+            since = self._stale.pop(subscriber, None)
+            if since is not None:
+                self.fresh_latencies.append((self.now() - since) / MILLISECOND)
             stream = subscriber, self.published[id - 1][1]
             highest = self._highest.get(stream, 0)
             self.out_of_order += id < highest

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from experiments.commuting.broker import BROKER, PUBLISHER
+from experiments.commuting.broker import PUBLISHER
 from experiments.commuting.fabric import (
     EPOCH,
-    Attach,
     Fabric,
     Mobile,
     Published,
     Routed,
-    Subscribe,
     Subscribed,
     Taken,
+    Together,
     Word,
     decode,
     encode,
@@ -29,7 +28,7 @@ from experiments.commuting.ledger import Ledger
 from experiments.commuting.metering import Metered
 from experiments.commuting.publisher import id_of
 from experiments.commuting.wires import Wire
-from experiments.commuting.worker import Worker
+from experiments.commuting.worker import Tally, Worker
 from identifiers import Position, PublisherId
 from mobility import (
     After,
@@ -43,10 +42,6 @@ from mobility import (
 )
 from mobility.events import Consumed
 from psirp_sim.runtime.environment import Changes, Environment
-
-_BATCH = b"\xa5batch"
-"""How the answer that carries messages says what it is."""
-
 
 class ProxyCase(Protocol):
     """What a proxy's node is told of the case."""
@@ -151,16 +146,20 @@ class ProxyNode:
             self.fabric.routed(word)
         elif isinstance(word, Mobile):
             self.proxy.receive(link, word.content)
-        elif isinstance(word, Attach):
-            self._close(link)
-            self._wire(link).reset()
-            self._sessions[link] = _Session(self._env, self._wire(link))
-        elif isinstance(word, Subscribe) and link in self._sessions:
-            session = self._sessions[link]
-            for topic in word.topics:
-                subscription = self.fabric.subscribe(topic, None, session)
-                session.subscriptions.append(subscription.cancel)
+        elif isinstance(word, Together):
+            if word.topics:
+                self._subscribe(link, word.topics)
+            for content in word.mobile:
+                self.proxy.receive(link, content)
         return self._spent()
+
+    def _subscribe(self, link: str, topics: tuple[str, ...]) -> None:
+        """A client came; whatever it had subscribed to here is over."""
+        self._close(link)
+        session = self._sessions[link] = _Session(self._env, self._wire(link))
+        for topic in topics:
+            subscription = self.fabric.subscribe(topic, None, session)
+            session.subscriptions.append(subscription.cancel)
 
     def _lost(self, link: str) -> int:
         self._close(link)
@@ -173,11 +172,29 @@ class ProxyNode:
             session.close()
 
     def _send(self, peer: str, content: bytes) -> None:
-        if _BATCH in content[:64]:
-            self._operations += len(content) // self._item_bytes  # so many messages
-        elif peer.startswith(BROKER):
+        if peer in self._clients:
+            self._operations += len(content) // self._item_bytes  # about so many messages
+        else:
             self._operations += 1
         self._tell(peer, encode(Mobile(content)))
+
+    @property
+    def tally(self) -> Tally:
+        counters = self.proxy.ahead.counters
+        return Tally(
+            self.worker.operations,
+            self.worker.cpu,
+            counters["words_sent"],
+            counters["word_bytes_sent"],
+            counters["bytes_in_vain"],
+            counters["prepared"],
+            counters["unprepared"],
+        )
+
+    @property
+    def buffered(self) -> int:
+        """Bytes, of stays and of contexts."""
+        return self.proxy.buffered_bytes + self.proxy.ahead.contexts.bytes
 
     def _spent(self) -> int:
         spent, self._operations = self._operations, 0
@@ -185,7 +202,8 @@ class ProxyNode:
 
 
 class _Access:
-    """An `AccessPoint`: the system as a client sees it, over the wire to the broker it is at."""
+    """An `AccessPoint`: the system as a client sees it, over the wire to the broker it is at. What
+    is said at one moment goes as one request, as the client of a PSPH sends it."""
 
     def __init__(self, env: Environment, publisher: PublisherId) -> None:
         self._env = env
@@ -194,17 +212,20 @@ class _Access:
         self._place = ""
         self._listener: Listener | None = None
         self._topics: dict[str, None] = {}
-        self._asked: list[str] = []
+        self._wanted: list[str] = []
+        self._mobile: list[bytes] = []
+        """Both not sent yet."""
 
     def attach(self, place: str) -> None:
         self._place = place
-        self.wires[place].send(encode(Attach()))
+        self.wires[place].renew()
 
     def detach(self) -> None:
         self._place = ""
         self._listener = None
         self._topics.clear()
-        self._asked.clear()
+        self._wanted.clear()
+        self._mobile.clear()
 
     def history(self, topic: str) -> int:
         return 0
@@ -212,15 +233,20 @@ class _Access:
     def subscribe(self, topic: str, after: After, listener: Listener) -> _Cancel:
         self._listener = listener
         self._topics[topic] = None
-        if not self._asked:
-            self._env.call_later(0, self._ask)
-        self._asked.append(topic)
+        self._soon()
+        self._wanted.append(topic)
         return _Cancel(self._topics, topic)
 
     def publish(
         self, topic: str, position: Position | None, message: Message, done: Callable[[], None]
     ) -> None:
         raise NotImplementedError("clients publish nothing here")
+
+    def send(self, peer: str, content: bytes) -> None:
+        """A message of mobility/; clients speak to the proxy that they are at only."""
+        if peer == self._place:
+            self._soon()
+            self._mobile.append(content)
 
     def receive(self, place: str, word: Word) -> None:
         if place != self._place or self._listener is None:
@@ -234,10 +260,16 @@ class _Access:
                 if topic in self._topics and self._listener is not None:
                     self._listener.subscribed(topic, base)
 
-    def _ask(self) -> None:
-        asked, self._asked = self._asked, []
-        if asked and self._place:
-            self.wires[self._place].send(encode(Subscribe(tuple(asked))))
+    def _soon(self) -> None:
+        if not self._wanted and not self._mobile:
+            self._env.call_later(0, self._flush)
+
+    def _flush(self) -> None:
+        if self._wanted or self._mobile:
+            word = Together(tuple(self._wanted), tuple(self._mobile))
+            self._wanted.clear()
+            self._mobile.clear()
+            self.wires[self._place].send(encode(word))
 
 
 class _Cancel:
@@ -264,7 +296,7 @@ class ClientNode:
         self._ledger = ledger
         self._access = _Access(env, publisher)
         self.client = MobileClient(
-            env, secret, self._access, self._send, self._consume, settings=settings
+            env, secret, self._access, self._access.send, self._consume, settings=settings
         )
 
     def start(self) -> None:
@@ -297,9 +329,6 @@ class ClientNode:
             self.client.receive(link, word.content)
         else:
             self._access.receive(link, word)
-
-    def _send(self, peer: str, content: bytes) -> None:
-        self._access.wires[peer].send(encode(Mobile(content)))
 
     def _consume(self, event: Consumed) -> Changes:
         if isinstance(event, Update):

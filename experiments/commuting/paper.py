@@ -32,6 +32,7 @@ from experiments.commuting.words import (
     Word,
     encode,
 )
+from experiments.commuting.worker import Tally
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Environment, Timer
 
@@ -69,6 +70,18 @@ class PaperBroker(Broker):
         """How many came from another broker, by whether a context was active here."""
         self._waiting: list[tuple[int, Callable[[], int]]] = []
         """Answers that wait for a message id to come by."""
+
+    @property
+    def tally(self) -> Tally:
+        return Tally(
+            self.worker.operations,
+            self.worker.cpu,
+            self.context_messages,
+            self.context_bytes,
+            self.vain,
+            self.prepared[True],
+            self.prepared[False],
+        )
 
     def _context(self, subscriber: str) -> _Context | None:
         record = self.records.get(subscriber)

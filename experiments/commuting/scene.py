@@ -21,8 +21,10 @@ from experiments.commuting.ours import ClientNode, ProxyNode
 from experiments.commuting.paper import PaperBroker
 from experiments.commuting.publisher import Flooding
 from experiments.commuting.subscriber import Subscriber
+from experiments.commuting.worker import Tally
 from identifiers import PublisherId
 from mobility import SECRET_BYTES, ClientSettings, ProxySettings, Quota, Service
+from mobility.ahead import AheadSettings
 from mobility.identity import client_id
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.simulator import PRESETS, Simulator, stream
@@ -32,6 +34,8 @@ BROKERS = tuple(f"{BROKER}-{number}" for number in range(2))
 PRESET = "wifi-b"
 DRAIN = 30 * SECOND
 """After everybody has come back."""
+BATCH = 1 << 10
+"""In ours: bytes of messages in one answer, so that the first of them are soon there."""
 _CONNECT = SECOND
 """When subscribers first connect."""
 
@@ -92,6 +96,10 @@ class Scene:
             for name in self.names:
                 world.add_link(name, broker, PRESETS[PRESET])
         self._at = dict.fromkeys(self.names, "")
+        self._before = Tally(0, 0)
+        self.peak = 0
+        """The most bytes that a broker was seen to hold."""
+        world.engine.at(self._begin, self._look)
         for name, itinerary in itineraries.items():
             world.engine.at(_CONNECT, self._connect, name, BROKERS[itinerary.place])
             for absence in itinerary.absences:
@@ -103,6 +111,22 @@ class Scene:
         absences = (each.absences for each in self.ledger.itineraries.values())
         returns = [each[-1].ends for each in absences if each]
         self.world.run_until(max([self._end, *returns]) + DRAIN)
+
+    @property
+    def tally(self) -> Tally:
+        """Of all brokers, since messages are published."""
+        return self._total.since(self._before)
+
+    @property
+    def _total(self) -> Tally:
+        return sum((each.tally for each in self.brokers), start=Tally(0, 0))
+
+    def _look(self) -> None:
+        if self.world.now == self._begin:
+            self._before = self._total
+        self.peak = max(self.peak, *(each.buffered for each in self.brokers))
+        if self.world.now < self._end:
+            self.world.engine.at(self.world.now + SECOND, self._look)
 
     @property
     def brokers(self) -> list[Broker | ProxyNode]:
@@ -134,9 +158,10 @@ class Scene:
                 env, ledger, case.rate, self._begin, self._end, case.message_bytes, case.spread
             ),
         )
+        settings = proxy_settings(case, random.randbytes(32))
         for name in BROKERS:
             self.world.add_node(
-                name, lambda env: ProxyNode(env, publisher, clients, case, proxy_settings(case))
+                name, lambda env: ProxyNode(env, publisher, clients, case, settings)
             )
         for name in self.names:
             self.world.add_node(
@@ -155,7 +180,8 @@ class Scene:
 
     def _connect(self, name: str, broker: str) -> None:
         self._reach(name, broker, reached=True)
-        if self._at[name] not in ("", broker):
+        moved = self._at[name] not in ("", broker)
+        if moved and self._begin <= self.world.now < self._end:
             self.ledger.reconnects(name)
         self._at[name] = broker
         self._subscriber(name).connect(broker)
@@ -170,12 +196,15 @@ class Scene:
             self.world.channels[way].blocked = not reached
 
 
-def proxy_settings(case: Case) -> ProxySettings:
-    return ProxySettings()
+def proxy_settings(case: Case, key: bytes) -> ProxySettings:
+    """What is buffered ahead of a client is within the same quota."""
+    return ProxySettings(
+        ahead=AheadSettings(on=case.prepare, key=key, context_bytes=case.queue, welcome=BATCH)
+    )
 
 
 def client_settings(case: Case) -> ClientSettings:
     """The quota is the queue, of each client; messages are not counted."""
     quota = Quota(1_000_000, case.queue)
     service = Service(keep=case.valid / SECOND, topic=quota, client=quota)
-    return ClientSettings(service=service)
+    return ClientSettings(service=service, batch=BATCH)

@@ -39,7 +39,6 @@ class Store:
         self._shared = shared
         self._copies: dict[Copy, None] = {}
         self.bytes = 0
-        self.peak = 0
         self.overwritten = 0
 
     def add(self, holder: Holder, id: int, body: bytes, at: int) -> None:
@@ -52,7 +51,6 @@ class Store:
             oldest = next(iter(self._copies if self._shared else holder.copies.values()))
             self.overwritten += 1
             self.remove(oldest)
-        self.peak = max(self.peak, self.bytes)
 
     def remove(self, copy: Copy) -> None:
         if self._copies.pop(copy, copy) is None:

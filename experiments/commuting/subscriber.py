@@ -33,6 +33,7 @@ class Subscriber:
 
     def connect(self, broker: str) -> None:
         """It came within reach of a broker."""
+        self._wires[broker].renew()
         self._wires[broker].send(encode(Connect(self._first, self._old, self._last)))
         self._old = broker
 

@@ -16,7 +16,7 @@ from psirp_sim.runtime.environment import Environment, Timer
 
 HEADER_BYTES = 40
 """IPv4 and TCP without options."""
-_HEADER = Struct("!BQH")
+_HEADER = Struct("!BIQH")
 
 
 class _Kind(IntEnum):
@@ -44,6 +44,7 @@ class Wire:
         self._patience = patience
         self._acknowledged = acknowledged
         self._broken = broken
+        self._connection = 0
         self._number = 0
         self._open: dict[int, int] = {}
         """Not acknowledged yet, and since when."""
@@ -68,15 +69,15 @@ class Wire:
                 self._timer = self._env.call_later(self._patience, self._look)
         return number
 
-    def reset(self) -> None:
-        """The subscriber came anew: what was not acknowledged never will be."""
-        self._open.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def renew(self) -> None:
+        """This end came anew: what the other one sent before and was not acknowledged never is."""
+        self._connection += 1
 
     def receive(self, packet: bytes) -> None:
-        kind, number, index = _HEADER.unpack_from(packet)
+        kind, connection, number, index = _HEADER.unpack_from(packet)
+        if connection > self._connection:
+            self._connection = connection
+            self._open.clear()
         if kind == _Kind.ACKNOWLEDGED:
             if self._open.pop(number, None) is not None:
                 self._acknowledged(number)
@@ -105,6 +106,6 @@ class Wire:
             self._timer = self._env.call_later(self._patience - waits, self._look)
 
     def _put(self, kind: _Kind, number: int, index: int, content: bytes) -> None:
-        header = _HEADER.pack(kind, number, index)
+        header = _HEADER.pack(kind, self._connection, number, index)
         if not self._link.send(header.ljust(HEADER_BYTES, b"\0") + content):
             self.refused += 1

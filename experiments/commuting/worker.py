@@ -11,14 +11,37 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from operator import add, sub
 from time import thread_time_ns
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from psirp_sim.runtime.environment import Environment
 
 _Result = TypeVar("_Result")
 Job = Callable[[], int]
 """Returns how many operations it took."""
+
+
+class Tally(NamedTuple):
+    """What a broker has done so far."""
+
+    operations: int
+    cpu: int
+    """Nanoseconds."""
+    context_messages: int = 0
+    """About subscribers that might come, or came, to another broker."""
+    context_bytes: int = 0
+    vain: int = 0
+    """Bytes that were buffered ahead of somebody who did not come."""
+    prepared: int = 0
+    """Hand-offs to this broker for which something had been buffered, or could have been."""
+    unprepared: int = 0
+
+    def __add__(self, other: tuple[Any, ...]) -> Tally:
+        return Tally(*map(add, self, other))
+
+    def since(self, before: Tally) -> Tally:
+        return Tally(*map(sub, self, before))
 
 
 class Worker:
