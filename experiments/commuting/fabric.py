@@ -70,7 +70,7 @@ class Mobile(_Word, frozen=True):
 
 
 class Together(_Word, frozen=True):
-    """What a client says at one moment, as one request: subscriptions, and messages of mobility/."""
+    """What a client says at one moment, as one request: subscriptions, messages of mobility/."""
 
     topics: tuple[str, ...]
     mobile: tuple[bytes, ...]

@@ -1,4 +1,4 @@
-"""Who is where and when: the mobility model of the source, drawn beforehand from the seed.
+r"""Who is where and when: the mobility model of the source, drawn beforehand from the seed.
 
     connected exp(60 s) --evenly--> disconnected exp(10 s) --evenly--> connected, where it was
                         \                                  \

@@ -6,7 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from experiments.commuting.itinerary import RANGE, Itinerary
-from psirp_sim.runtime.durations import MILLISECOND
+from psirp_sim.runtime.durations import MILLISECOND, SECOND
+
+UNREPORTED = 10 * SECOND
+"""Before and after an absence: what may still be buffered, or is already."""
+SHORT_STAY = 30 * SECOND
 
 
 @dataclass(slots=True)
@@ -86,28 +90,40 @@ class Ledger:
         """Duplicates included."""
         return sum(sum(times.values()) for times in self.received.values())
 
-    def lost_unexcused(self, item_bytes: int, quota: int, slack: int) -> tuple[int, int]:
-        """Messages that were lost although their subscriber's quota was not exceeded in the absence
-        that they fell into, and how many absences exceeded it.
+    def lost_within_quota(self, item_bytes: int, quota: int) -> tuple[int, int]:
+        """Messages that were lost although no more waited for their subscriber than its quota, and
+        how many times more did.
 
-        `slack`: what a subscriber did not report as consumed yet when it left, and what came while
-        it returned, counts as of the absence.
+        By this account alone, not by what a proxy says. What a subscriber had not reported as
+        consumed when it left, and what came while it returned, waits as well; and where it stayed
+        too short to collect everything, the next absence adds to the one before.
         """
-        unexcused = exceeded = 0
+        lost = exceeded = 0
         for name, itinerary in self.itineraries.items():
             times = [(self.published[id - 1][0], id) for id in self.wanted(name)]
-            got = self.received.get(name, {})
-            excused: list[tuple[int, int]] = []
-            for absence in itinerary.absences:
-                begins, ends = absence.begins - slack, absence.ends + slack
-                if sum(begins <= at <= ends for at, _ in times) * item_bytes > quota:
-                    excused.append((begins, ends))
+            excused = [
+                (begins, ends)
+                for begins, ends in _spells(itinerary)
+                if sum(begins <= at <= ends for at, _ in times) * item_bytes > quota
+            ]
             exceeded += len(excused)
-            unexcused += sum(
+            got = self.received.get(name, {})
+            lost += sum(
                 id not in got and not any(begins <= at <= ends for begins, ends in excused)
                 for at, id in times
             )
-        return unexcused, exceeded
+        return lost, exceeded
+
+
+def _spells(itinerary: Itinerary) -> list[tuple[int, int]]:
+    """Absences with what belongs to them, those in one that follow each other closely."""
+    spells: list[tuple[int, int]] = []
+    for absence in itinerary.absences:
+        if spells and absence.begins - spells[-1][1] < SHORT_STAY:
+            spells[-1] = spells[-1][0], absence.ends + UNREPORTED
+        else:
+            spells.append((absence.begins - UNREPORTED, absence.ends + UNREPORTED))
+    return spells
 
 
 def percentile(values: list[float], share: float) -> float | None:

@@ -43,6 +43,7 @@ from mobility import (
 from mobility.events import Consumed
 from psirp_sim.runtime.environment import Changes, Environment
 
+
 class ProxyCase(Protocol):
     """What a proxy's node is told of the case."""
 

@@ -1,4 +1,4 @@
-"""The source's experiment, once: a publisher, two brokers, and subscribers that commute.
+r"""The source's experiment, once: a publisher, two brokers, and subscribers that commute.
 
     publisher --- broker-0 --- broker-1 --- publisher       on a LAN
                          \     /
@@ -140,7 +140,9 @@ class Scene:
         kind = DurableBroker if case.mode == "durable" else PaperBroker
         self.world.add_node(
             PUBLISHER,
-            lambda env: Flooding(env, ledger, case.rate, self._begin, self._end, case.message_bytes),
+            lambda env: Flooding(
+                env, ledger, case.rate, self._begin, self._end, case.message_bytes
+            ),
         )
         for name in BROKERS:
             self.world.add_node(name, lambda env: kind(env, case))

@@ -1,4 +1,4 @@
-"""A subscriber of the baselines. It consumes whatever a broker sends: what came twice, came twice."""
+"""A subscriber of the baselines. It consumes whatever a broker sends, twice if that comes twice."""
 
 from __future__ import annotations
 
