@@ -27,7 +27,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     subscribers: tuple[int, ...] = (10, 50, 100, 150, 200)
     queues_kb: tuple[float, ...] = (10, 30, 60, 90)
     modes: tuple[str, ...] = MODES
-    rates: tuple[float, ...] = (5, 10, 20, 30, 40, 50, 70)
+    rates: tuple[float, ...] = (5, 10, 20, 40, 50, 70)
     """Publications a second."""
     crowd: int = 50
     """Subscribers where rates or queues are swept."""
@@ -43,7 +43,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     valid_s: float = 120.0
     spread_ms: float = 100.0
     warm_s: float = 200.0
-    duration_s: float = 300.0
+    duration_s: float = 240.0
     prepare: bool = True
 
     def __post_init__(self) -> None:

@@ -55,7 +55,7 @@ class Case:
     message_bytes: int = 100
     warm: int = 200 * SECOND
     """For how long subscribers commute before anything is published: the steady state."""
-    duration: int = 300 * SECOND
+    duration: int = 240 * SECOND
     """For how long something is."""
     operation: int = 2 * MILLISECOND
     """What a broker takes to store or send a message."""
