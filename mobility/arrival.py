@@ -150,7 +150,7 @@ class Arrival:
         for item in items:
             message = None if item.body is None else Message(item.body, item.kind)
             position = None if item.position is None else Position.parse(item.position)
-            flow = self._client.flows.get(item.topic)
+            flow = self._flow_of(item.topic, collector)
             if flow is None:
                 continue
             if by_position and position is not None:
@@ -159,7 +159,7 @@ class Arrival:
             elif message is not None:
                 self._client.pass_on([Update(item.topic, position, message)])
         if by_position:
-            self._aim(batch)
+            self._aim(collector, batch)
         elif collector.exhausted:
             for topic, dropped in batch.dropped.items():
                 self._client.pass_on([Gap(topic, None, 0, 1, dropped, collector.reason)])
@@ -167,9 +167,14 @@ class Arrival:
             self._collect_next()
         self.step()
 
-    def _aim(self, batch: Batch) -> None:
+    def _flow_of(self, topic: str, collector: Collector) -> Flow | None:
+        """Whom it concerns what a stay kept of a topic."""
+        flow = self._client.flows.get(topic)
+        return None if flow is None or collector.debt.stay < flow.since else flow
+
+    def _aim(self, collector: Collector, batch: Batch) -> None:
         for topic, places in batch.seen.items():
-            flow = self._client.flows.get(topic)
+            flow = self._flow_of(topic, collector)
             if flow is not None:
                 for position in read_places(places) or ():
                     flow.aim(position)

@@ -59,8 +59,10 @@ class Attendance:
         self._dirty: dict[str, None] = {}
         """Topics of which the proxy does not know how far they have come."""
         self._gone: dict[str, None] = {}
+        """Topics of which the proxy does not know that their subscription is over."""
         self._told: Topics = {}
         """What the move-in said."""
+        self._leave_call: int | None = None
         self._alive_call: int | None = None
         self._alive_timer: Timer | None = None
         self._releasing: set[Debt] = set()
@@ -75,7 +77,7 @@ class Attendance:
         """It is not there any more. The calls are dropped by whoever made them."""
         self.welcomed = self._report = self._there = False
         self._left = None
-        self._alive_call = None
+        self._leave_call = self._alive_call = None
         self._releasing.clear()
         if self._alive_timer is not None:
             self._alive_timer.cancel()
@@ -129,9 +131,10 @@ class Attendance:
             self._dirty[topic] = None
 
     def subscribed(self, topic: str) -> None:
-        """A topic is new."""
-        self._gone.pop(topic, None)
+        """A topic is new; if it was there before, that is told, too."""
         self._dirty[topic] = None
+        if self._left is not None:
+            self._ask_to_leave()
         self._sign_of_life()
 
     def unsubscribed(self, topic: str) -> None:
@@ -222,8 +225,11 @@ class Attendance:
             else:
                 self._answered(answer)
 
-        self._calls.ask(
+        if self._leave_call is not None:
+            self._calls.drop(self._leave_call)  # the topics have changed since
+        topics, gone = self._places(self._flows), tuple(self._gone)
+        self._leave_call = self._calls.ask(
             self._proxy,
-            lambda call: MoveOut(**self._who, call=call, topics=self._places(self._flows)),
+            lambda call: MoveOut(**self._who, call=call, topics=topics, gone=gone),
             answered,
         )

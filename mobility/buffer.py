@@ -1,6 +1,7 @@
 """What waits for one stay of a client: numbered items within quotas, and how many were dropped.
 
-Pure bookkeeping. `Handler` makes it durable: `add` and `trim` return the serial numbers that went.
+Pure bookkeeping. `Handler` makes it durable: `add`, `trim` and `forget` return the serial numbers
+that went.
 """
 
 from __future__ import annotations
@@ -105,6 +106,15 @@ class Buffer:
                     gone.append(serial)
         for serial in gone:
             self._remove(serial)
+        return gone
+
+    def forget(self, topic: str) -> list[int]:
+        """Nothing of that topic is wanted any more; the serial numbers of what was kept."""
+        tally = self._topics.get(topic)
+        gone = [] if tally is None else list(tally.serials)
+        for serial in gone:
+            self._remove(serial)
+        self._topics.pop(topic, None)
         return gone
 
     def after(self, serial: int, most: int) -> Iterator[tuple[int, Item]]:

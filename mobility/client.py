@@ -113,6 +113,11 @@ class MobileClient:
     # What an application calls
 
     @property
+    def claim(self) -> Claim:
+        """Of the present stay, or the last one."""
+        return self._claim
+
+    @property
     def debts(self) -> tuple[Debt, ...]:
         """The stays that may still keep something for this client, this one included."""
         return self._debts.claimed.debts
@@ -121,17 +126,18 @@ class MobileClient:
         """Begin to consume a topic; where the client is does not matter."""
         if topic in self.flows:
             return
-        flow = self.flows[topic] = Flow(topic)
+        there = self.stage in (Stage.CLAIMING, Stage.MOVING_IN, Stage.LIVE)
+        flow = self.flows[topic] = Flow(topic, since=self._debts.epoch + (0 if there else 1))
         self._memory.note(flow)
         if self._ear is not None:
             self._subscribe(flow, self._ear)
             self._attendance.subscribed(topic)
 
-    def unsubscribe(self, topic: str) -> None:
-        """No more of it."""
+    def unsubscribe(self, topic: str, effect: Changes | None = None) -> None:
+        """No more of it; who subscribes again begins anew. `effect` becomes durable with it."""
         if self.flows.pop(topic, None) is None:
             return
-        self._memory.forget(topic)
+        self._memory.forget(topic, effect)
         subscription = self._subscriptions.pop(topic, None)
         if subscription is not None:
             subscription.cancel()
@@ -218,8 +224,7 @@ class MobileClient:
         self._notify(MovedIn(self.proxy, collected, missing))
 
     def _on_welcomed(self, prepared: Batch | None) -> None:
-        # A client that is leaving holds what comes behind a hole, and the next place must find it.
-        if self.stage is Stage.LIVE and not self._leaving:
+        if self.stage is Stage.LIVE:
             self._debts.pay()
         self._debts.release()
         if self._arrival is not None:
@@ -233,9 +238,12 @@ class MobileClient:
         if flow is None:
             return
         if self.settings.service.mode is Mode.POSITION and position is not None:
+            known = dict(flow.heard)
             flow.offer(position, message, direct=True)
             self.pass_on(flow.take())
             self._after_direct(flow)
+            if not flow.heard.items() <= known.items():
+                self._note(flow, {})  # it waits here, and perhaps nobody else has it
         elif self._arrival is not None:
             self._arrival.heard(Update(topic, position, message))
         else:
@@ -262,8 +270,8 @@ class MobileClient:
                 self._arrival.synchronise()
 
     def _after_direct(self, flow: Flow) -> None:
-        if self.stage is Stage.LIVE and not self._leaving and flow.caught_up:
-            # Nobody is left who could fill a hole.
+        if self.stage is Stage.LIVE and flow.caught_up:
+            # Nobody is left who could fill a hole; not for one that is leaving, either.
             self.pass_on(flow.flush("history"))
         self._step()
 
@@ -280,6 +288,9 @@ class MobileClient:
             self._note(flow, self._consume(event))
 
     def _note(self, flow: Flow, effect: Changes) -> None:
+        if self.flows.get(flow.topic) is not flow:
+            self.env.storage.write(effect)  # unsubscribed by who consumed it
+            return
         after = flow.after
 
         def durable() -> None:

@@ -52,6 +52,8 @@ class Record(Struct, frozen=True):
     """By the proxy's wall clock: when the client went."""
     final: bool = False
     """It moved out: whatever else it said in this stay is late."""
+    asked: int = 0
+    """The number of the call that last changed the topics: those with lower ones are late."""
     extra: int = 0
     """Up to this serial number, items were inherited."""
 
@@ -140,20 +142,30 @@ class Handler:
         """Another state; `save` makes it durable."""
         self.record = msgspec.structs.replace(self.record, state=state, since=since)
 
-    def update(self, topics: Topics, gone: tuple[str, ...] = ()) -> None:
-        """What the client has consumed, and what it subscribes to, has changed."""
+    def update(self, call: int, topics: Topics, gone: tuple[str, ...] = ()) -> None:
+        """What the client has consumed, and what it subscribes to, has changed. A topic that is
+        among both was subscribed to again: nothing earlier counts."""
+        if call <= self.record.asked:
+            return  # it was answered before, or overtaken
         known = dict(self.record.topics)
         erased: dict[bytes, bytes | None] = {}
+        for topic in gone:
+            known.pop(topic, None)
+            self._cancel(topic)
+            erased[self._tally(topic)[0]] = None
+            erased.update((self._item_key(serial), None) for serial in self.buffer.forget(topic))
         for topic, places in topics.items():
             known[topic] = places
             for serial in self.buffer.trim(topic, read_places(places) or ()):
                 erased[self._item_key(serial)] = None
-        for topic in gone:
-            known.pop(topic, None)
-            self._cancel(topic)
-        self.record = msgspec.structs.replace(self.record, topics=known)
+        self.record = msgspec.structs.replace(self.record, topics=known, asked=call)
         if erased:
             self._env.storage.write(erased)
+
+    def list_topics(self, call: int, topics: Topics, gone: tuple[str, ...] = ()) -> None:
+        """The same, where these are all topics."""
+        others = (topic for topic in self.record.topics if topic not in topics)
+        self.update(call, topics, (*gone, *others))
 
     def expire(self) -> None:
         """The time to keep is over: keep only the count of what was lost."""
@@ -267,6 +279,8 @@ class Handler:
                 changes[self._item_key(serial)] = _encode(item)
                 changes.update((self._item_key(n), None) for n in gone)
         for topic in topics:
+            consumed = read_places(self.record.topics[topic]) or ()
+            changes.update((self._item_key(n), None) for n in self.buffer.trim(topic, consumed))
             self.buffer.note(topic, other.buffer.seen(topic))
             if topic in other._subscriptions:
                 self._subscriptions[topic] = other._subscriptions.pop(topic)
@@ -275,7 +289,6 @@ class Handler:
         self.record = msgspec.structs.replace(self.record, extra=self.buffer.extra)
         # At once with the record: nothing is left of a stay that a crash did not let begin.
         self._env.storage.write({**changes, self._key(_HANDLER): _encode(self.record)})
-        self.update(self.record.topics)
 
     def _may_inherit(self, topic: str, other: Handler) -> bool:
         known = other.record.topics

@@ -34,6 +34,8 @@ class Claimed(Struct, frozen=True):
 class _Place(Struct, frozen=True):
     places: Places | None
     whole: bool
+    heard: Places = ()
+    since: int = 0
 
 
 class Memory:
@@ -53,15 +55,17 @@ class Memory:
         for key, value in self._env.storage.scan(_TOPIC):
             place = msgspec.msgpack.decode(value, type=_Place)
             topic = key[len(_TOPIC) :].decode()
-            yield Flow(topic, read_places(place.places), place.whole)
+            places, heard = read_places(place.places), read_places(place.heard)
+            yield Flow(topic, places, place.whole, heard or (), place.since)
 
     def note(
         self, flow: Flow, effect: Changes | None = None, done: Callable[[], None] | None = None
     ) -> None:
         """How far a topic has come, together with the effect of its coming so far."""
-        place = _Place(write_places(flow.after), flow.whole)
+        heard = write_places(tuple(flow.heard.values())) or ()
+        place = _Place(write_places(flow.after), flow.whole, heard, flow.since)
         key = _TOPIC + flow.topic.encode()
         self._env.storage.write({**(effect or {}), key: msgspec.msgpack.encode(place)}, done)
 
-    def forget(self, topic: str) -> None:
-        self._env.storage.write({_TOPIC + topic.encode(): None})
+    def forget(self, topic: str, effect: Changes | None = None) -> None:
+        self._env.storage.write({**(effect or {}), _TOPIC + topic.encode(): None})

@@ -21,13 +21,26 @@ from mobility.port import After, Message
 class Flow:
     """What has been consumed of a topic, and what waits to be."""
 
-    def __init__(self, topic: str, places: After = None, whole: bool = False) -> None:
+    def __init__(
+        self,
+        topic: str,
+        places: After = None,
+        whole: bool = False,
+        heard: Iterable[Position] = (),
+        since: int = 0,
+    ) -> None:
         self.topic = topic
+        self.since = since
+        """The first stay of the client that may keep something of this subscription: what earlier
+        ones have of the topic is of one that is over."""
         self.begun = places is not None
         """A subscription has been in effect: from there on everything counts."""
         self.whole = whole
         """Streams without a cursor count from their first version: all others are known."""
         self.cursor: dict[PublisherId, Position] = {each.publisher: each for each in places or ()}
+        self.heard: dict[PublisherId, Position] = {each.publisher: each for each in heard}
+        """Of streams without a cursor that count from nowhere: the first that is known to exist. It
+        could not be consumed yet, and must not go missing without a word."""
         self.durable: After = places
         """The cursor as it will be found after a crash; nobody else is told a later one."""
         self.duplicates = 0
@@ -44,7 +57,7 @@ class Flow:
         self._marks: dict[PublisherId, Position] = {}
         """How far the live flow has come in each stream: what is newer will come through it."""
         self._held: dict[PublisherId, dict[tuple[int, int], Message | None]] = {}
-        self._goal: dict[PublisherId, Position] = {}
+        self._goal: dict[PublisherId, Position] = dict(self.heard)
         self._owed: dict[PublisherId, Position] = {}
         """Up to where a replaying system has yet to bring each stream."""
         self.held_bytes = 0
@@ -53,6 +66,7 @@ class Flow:
         """What was consumed does not matter any more: the topic is excluded from the service."""
         self.begun = self.whole = False
         self.cursor.clear()
+        self.heard.clear()
         self.restart()
 
     @property
@@ -89,8 +103,8 @@ class Flow:
             self._aim(position)
 
     def _aim(self, position: Position) -> None:
-        at = self.cursor.get(position.publisher)
-        if at is None and not self.whole and not self._held.get(position.publisher):
+        known = self.whole or position.publisher in self.cursor or position.publisher in self.heard
+        if not known and not self._held.get(position.publisher):
             return  # of a stream that was never heard of, nothing before the first can be missed
         goal = self._goal.get(position.publisher)
         if goal is None or position > goal:
@@ -105,6 +119,9 @@ class Flow:
         if not self._is_new(position):
             self.duplicates += 1
             return
+        if self.begun and not self.whole and position.publisher not in self.cursor:
+            heard = self.heard.get(position.publisher, position)
+            self.heard[position.publisher] = min(heard, position)
         held = self._held.setdefault(position.publisher, {})
         key = (position.epoch, position.version)
         if held.get(key) is None:
@@ -187,7 +204,7 @@ class Flow:
                 goal = None if mark is None else min(goal, mark)
             if goal is not None and self._is_new(goal):
                 yield from self._hole(publisher, (goal.epoch, goal.version + 1), reason)
-                self.cursor[publisher] = goal
+                self._reach(goal)
         self._blind = False
         yield from self.take()
 
@@ -196,34 +213,42 @@ class Flow:
         if at is not None:
             return (at.epoch, at.version + 1)
         first = min(self._held[publisher])
-        # The first version of a stream passes at once only if nothing can be before it.
-        return first if self.whole and first[1] == 1 else (-1, 0)
+        # What is heard first of a stream passes at once only if nothing can be before it.
+        begins = first[1] == 1 if self.whole else self._fresh
+        return first if begins else (-1, 0)
 
     def _hole(
         self, publisher: PublisherId, key: tuple[int, int], reason: str
     ) -> Iterator[Consumed]:
         """What lies between the cursor and that place."""
         epoch, version = key
-        at = self.cursor.get(publisher)
+        at, heard = self.cursor.get(publisher), self.heard.get(publisher)
+        if at is None and heard is not None and heard.epoch < epoch:
+            at = self._reach(heard)
+            yield Gap(self.topic, publisher, at.epoch, at.version, at.version, reason)
         if at is None:
-            first = 1 if self.whole else version
+            first = 1 if self.whole else version if heard is None else heard.version
         elif at.epoch != epoch:
             yield Reset(self.topic, publisher, epoch, at)
             return
         else:
             first = at.version + 1
         if first < version:
-            self.cursor[publisher] = Position(publisher, epoch, version - 1)
+            self._reach(Position(publisher, epoch, version - 1))
             yield Gap(self.topic, publisher, epoch, first, version - 1, reason)
 
     def _pass(
         self, publisher: PublisherId, key: tuple[int, int], message: Message | None
     ) -> Iterator[Consumed]:
-        position = Position(publisher, *key)
-        self.cursor[publisher] = position
+        position = self._reach(Position(publisher, *key))
         if message is not None:
             self.held_bytes -= len(message.body)
             yield Update(self.topic, position, message)
+
+    def _reach(self, position: Position) -> Position:
+        self.cursor[position.publisher] = position
+        self.heard.pop(position.publisher, None)
+        return position
 
 
 def furthest(places: Iterable[Position], others: Iterable[Position]) -> tuple[Position, ...]:

@@ -83,6 +83,7 @@ class Alive(Question, frozen=True, tag="alive"):
 
     topics: Topics = {}
     gone: Annotated[tuple[TopicText, ...], Meta(max_length=MOST_TOPICS)] = ()
+    """Subscriptions that are over; one that is among the topics, too, began anew."""
 
 
 class Arrived(Question, frozen=True, tag="arrived"):
@@ -99,6 +100,9 @@ class MoveOut(Question, frozen=True, tag="move_out"):
     """The client wants to go; it stays attached until the answer."""
 
     topics: Topics
+    """All of them."""
+    gone: Annotated[tuple[TopicText, ...], Meta(max_length=MOST_TOPICS)] = ()
+    """Also of those: what was kept of them is of a subscription that is over."""
 
 
 class Fetch(Question, frozen=True, tag="fetch"):

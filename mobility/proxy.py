@@ -171,14 +171,16 @@ class MobilityProxy:
                 topics=question.topics,
                 service=question.service.within(self.settings.most),
                 alive=question.alive,
+                asked=question.call,
             )
             handler = self._stays.add(record)
             prepared_by = self.ahead.moved_in(handler)
             handler.trace_id = self._stays.tracing.move_in_begin(client, prepared_by)
-            handler.stand_by()
         handler.peer = asker.peer
         if handler.record.final:
             return
+        handler.list_topics(question.call, question.topics)  # it may come again, as after an expiry
+        handler.stand_by()
         self._stays.come_back(handler)
 
         def durable() -> None:
@@ -219,7 +221,7 @@ class MobilityProxy:
             if known > self.settings.topics:
                 self._refuse(asker, Refused(call=asker.call, code=Code.BUSY))
                 return
-            handler.update(question.topics, question.gone)
+            handler.update(question.call, question.topics, question.gone)
             handler.stand_by()
             self.ahead.reconsider(handler)
         self._stays.come_back(handler)
@@ -245,8 +247,7 @@ class MobilityProxy:
     # Going
 
     def _move_out(self, asker: Asker, handler: Handler, question: MoveOut) -> None:
-        gone = tuple(topic for topic in handler.record.topics if topic not in question.topics)
-        handler.update(question.topics, gone)
+        handler.list_topics(question.call, question.topics, question.gone)
         handler.dismiss()
         self._stays.go_away(handler, None)
         handler.take_over()  # of topics that are new, if it was away already

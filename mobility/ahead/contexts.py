@@ -58,7 +58,6 @@ class Context:
         """What is buffered, while it is active."""
         self.counted = 0
         """Bytes of it that are in the sum of all."""
-        self.durable = False
 
     @property
     def bytes(self) -> int:
@@ -100,7 +99,7 @@ class Contexts:
         for _, value in self._env.storage.scan(_CONTEXT):
             stored = msgspec.msgpack.decode(value, type=_Stored)
             context = Context(stored.owner, stored.copy)
-            context.renewed, context.durable = self._env.now(), True
+            context.renewed = self._env.now()
             self._put(context)
             if stored.copy.active:
                 self._activate(context, restored=True)
@@ -207,7 +206,7 @@ class Contexts:
                 context.waiting = waiting
                 waiting.grew = lambda: self._grew(context)
                 gone = tuple(each for each in waiting.record.topics if each not in copy.topics)
-                waiting.update(copy.topics, gone)
+                waiting.update(waiting.record.asked + 1, copy.topics, gone)
                 waiting.go_on()
             else:
                 self._free(waiting)
@@ -215,7 +214,7 @@ class Contexts:
             self._activate(context)
         self._put(context)
         value = msgspec.msgpack.encode(_Stored(owner, copy))
-        self._env.storage.write({_key(copy.client): value}, lambda: _confirm(context))
+        self._env.storage.write({_key(copy.client): value})
 
     def _activate(self, context: Context, restored: bool = False) -> None:
         copy = context.copy
@@ -319,10 +318,6 @@ def _bounded(most: Service, size: int) -> Service:
         topic=Quota(most.topic.messages, size),
         client=Quota(most.client.messages, size),
     )
-
-
-def _confirm(context: Context) -> None:
-    context.durable = True
 
 
 def _key(client: str) -> bytes:

@@ -53,15 +53,20 @@ class Line:
     def owe(self, change: AnyChange) -> None:
         """The neighbour is to know this; whatever it was to know of the client before is old."""
         key = (change.client, isinstance(change, Came))
-        self._urgent.pop(key, None)
-        self._idle.pop(key, None)
-        for word in self._words.values():
-            word.pop(key, None)
+        self._waive(key)
         waits = isinstance(change, Mark) or (isinstance(change, Copy) and not change.active)
         (self._idle if waits else self._urgent)[key] = change
         if self._soon is None:
             # What happens at the same moment goes into the same word.
             self._soon = self._all.env.call_later(0, self._flush)
+
+    def waive(self, client: str) -> None:
+        """The context of that client is not this proxy's affair any more."""
+        self._waive((client, False))
+
+    def _waive(self, key: Key) -> None:
+        for waiting in (self._urgent, self._idle, *self._words.values()):
+            waiting.pop(key, None)
 
     def close(self) -> None:
         """Say nothing more."""

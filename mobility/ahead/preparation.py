@@ -16,7 +16,7 @@ from mobility.ahead.lines import Line
 from mobility.ahead.neighbours import Neighbours
 from mobility.ahead.preparing import Preparing
 from mobility.ahead.waiting import Warm
-from mobility.ahead.words import MOST_NEIGHBOURS, AnyChange, Came, Copy, Drop, Held, Mark
+from mobility.ahead.words import MOST_NEIGHBOURS, AnyChange, Came, Change, Copy, Drop, Held, Mark
 from mobility.ahead.words import Contexts as ContextsWord
 from mobility.calls import Send
 from mobility.claims import Claims
@@ -47,8 +47,6 @@ class _Origin:
     """The edge to the proxy before is known."""
     told: set[str] = field(default_factory=set)
     """Proxies that are told that the client is here."""
-    warm: Warm | None = None
-    """Subscriptions that were made for the client before it came."""
 
 
 class Preparation:
@@ -78,6 +76,8 @@ class Preparation:
         self._claims = claims
         self._stays = stays
         self._origins: dict[Stay, _Origin] = {}
+        self._warm: dict[Stay, tuple[Warm, int]] = {}
+        """Subscriptions made for clients before they came, and when they came."""
         self._early: dict[Stay, str] = {}
         """Stays that have not begun yet, and where their clients came from."""
         self._timer: Timer | None = None
@@ -100,7 +100,7 @@ class Preparation:
     def stop(self) -> None:
         self.contexts.stop()
         self.conversation.close()
-        for stay in list(self._origins):
+        for stay in list(self._warm):
             self._cool(stay)
 
     # What the proxy tells
@@ -115,7 +115,7 @@ class Preparation:
         found = self.contexts.take(handler)
         if found is not None and found.waiting is not None:
             origin.prepared = True
-            origin.warm = found.waiting.warm
+            self._warm[stay] = (found.waiting.warm, self.env.now())
             self.counters["prepared"] += 1
         if found is not None:
             self._came(handler, found.owner, found.copy.epoch + 1 == stay[1])
@@ -154,6 +154,10 @@ class Preparation:
                 active=handler.state == "away",
             )
         self._wind()
+
+    def is_old(self, change: Change) -> bool:
+        """Whether the client is known to have moved in somewhere since."""
+        return self._claims.above(change.client, change.claim) is not None
 
     def arrived(self, handler: Handler) -> None:
         """The client has everything, by subscriptions of its own."""
@@ -199,10 +203,9 @@ class Preparation:
         self._wind()
 
     def _cool(self, stay: Stay) -> None:
-        origin = self._origins.get(stay)
-        if origin is not None and origin.warm is not None:
-            origin.warm.cool()
-            origin.warm = None
+        warm, _ = self._warm.pop(stay, (None, 0))
+        if warm is not None:
+            warm.cool()
 
     # What other proxies say
 
@@ -242,10 +245,11 @@ class Preparation:
     def _went(self, word: ContextsWord, came: Came) -> None:
         if came.client not in self._claims:
             return  # it was never here
+        # First, while whoever this neighbour may take the place of is one.
+        self.preparing.went(came.client, came.claim, word.proxy, word.neighbours)
         if came.directly:
             self._cross(word.proxy, came=False)
         self.neighbours.told(word.proxy, word.neighbours)
-        self.preparing.went(came.client, came.claim, word.proxy, word.neighbours)
 
     def answered(self, name: str, changes: list[AnyChange], held: Held) -> None:
         """To what this proxy said."""
@@ -271,7 +275,7 @@ class Preparation:
     def _wind(self) -> None:
         """Have a look from time to time, while there is anything to look at."""
         busy = self.neighbours.known or self.contexts.remembers or self.conversation.lines
-        if self._timer is None and (busy or self._early):
+        if self._timer is None and (busy or self._warm or self._early):
             self._timer = self.env.call_later(self.settings.renewal, self._look)
 
     def _look(self) -> None:
@@ -280,6 +284,10 @@ class Preparation:
         self.contexts.grow_old()
         self.preparing.renew()
         self._early.clear()
+        for stay, (_, since) in list(self._warm.items()):
+            # It should have arrived by now; perhaps it did so before this proxy knew it.
+            if self.env.now() - since > self.settings.retry_most:
+                self._cool(stay)
         self.conversation.clear()
         self._wind()
 

@@ -104,13 +104,13 @@ class Preparing:
         del self.clients[client]
         passive = _passive(known.copy, self._next())
         for name in known.at:
-            if name == to:
-                continue  # it knows best
-            if name not in theirs:
-                self._line(name).owe(_drop(passive))
-            elif known.copy.active:
+            if name == to or (name in theirs and not known.copy.active):
+                self._line(name).waive(client)  # the other proxy's copy is the one that counts
+            elif name in theirs:
                 self._counters["deactivated"] += 1
                 self._line(name).owe(passive)
+            else:
+                self._line(name).owe(_drop(passive))
 
     def end(self, client: str) -> None:
         """There is nothing to prepare any more."""

@@ -7,13 +7,14 @@ Position ahead of its own disk would be lost after a crash.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from identifiers import Position, PublisherId
 from mobility.events import Consumed, Gap, MovedIn, MovedOut, Notice, Update
-from mobility.messages import Alive, MoveIn, MoveOut, Question, Topics, Welcome, read
+from mobility.messages import Alive, Heard, MoveIn, MoveOut, Question, Topics, Welcome, read
 from mobility.messages import MovedOut as Dismissal
 from mobility.suite.system import SimulatedAccessPoint, SimulatedPort
 from psirp_sim.runtime.environment import Changes, Environment
@@ -23,6 +24,17 @@ if TYPE_CHECKING:
     from mobility.suite.trial import MobilityTrial
 
 _AT = b"harness/at/"
+_DROPPED = b"harness/dropped/"
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A question to which the answer is a promise."""
+
+    stay: int
+    """Its number."""
+    topics: set[str]
+    at: int
 
 
 class ProxyNode:
@@ -53,9 +65,7 @@ class ClientNode:
         self.env = env
         self.trial = trial
         self.ledger = trial.ledgers[env.node]
-        access = SimulatedAccessPoint(
-            trial.system, env, self._broken, self.ledger.bases, self.ledger.effective
-        )
+        access = SimulatedAccessPoint(trial.system, env, self._broken, self.ledger)
         self.client = trial.suite.client(
             env,
             trial.secrets[env.node],
@@ -65,8 +75,10 @@ class ClientNode:
             self._notified,
             trial.client_settings,
         )
-        self._asked: dict[int, int] = {}
-        """Calls that ask for a promise, and the number of the stay each concerns."""
+        self._asked: dict[int, _Asked] = {}
+        """By call: what asks for a promise."""
+        self._leaves = 0
+        """The call that last asked to be let go."""
 
     def start(self) -> None:
         at = {}
@@ -75,9 +87,26 @@ class ClientNode:
             at[topic, PublisherId(publisher)] = version
         self.ledger.restored(at)
         self.client.start()
+        for topic in list(self.client.flows):
+            if self._dropped(topic) < self.trial.dropped[self.env.node, topic]:
+                self.unsubscribe(topic)  # the crash undid that
         for topic in self.trial.wanted[self.env.node]:
             self.client.subscribe(topic)
         self.move_in()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Its user does not want the topic any more, and forgets what it consumed of it."""
+        for asked in self._asked.values():
+            asked.topics.discard(topic)
+        forgotten = [key for key, _ in self.env.storage.scan(_AT + topic.encode())]
+        effect: dict[bytes, bytes | None] = dict.fromkeys(forgotten)
+        effect[_DROPPED + topic.encode()] = b"%d" % self.trial.dropped[self.env.node, topic]
+        self.ledger.unsubscribed(topic)
+        self.client.unsubscribe(topic, effect)
+
+    def _dropped(self, topic: str) -> int:
+        """How often its user has, as far as that is durable."""
+        return int(self.env.storage.get(_DROPPED + topic.encode()) or 0)
 
     def move_in(self) -> None:
         """Somewhere."""
@@ -89,13 +118,21 @@ class ClientNode:
 
     def receive(self, link: str, packet: bytes) -> None:
         message = read(packet)
-        if isinstance(message, Welcome | Dismissal) and message.call in self._asked:
-            number, now = self._asked[message.call], self.trial.world.now
-            if isinstance(message, Welcome):
-                self.ledger.care.welcomed(number, now)
-            elif number == self.ledger.care.number:
-                self.ledger.care.moved_out(number, now)
+        if isinstance(message, Welcome | Heard | Dismissal) and message.call in self._asked:
+            self._promised(self._asked[message.call], message)
         self.client.receive(link, packet)
+
+    def _promised(self, asked: _Asked, answer: Welcome | Heard | Dismissal) -> None:
+        care, now = self.ledger.care, self.trial.world.now
+        if isinstance(answer, Welcome):
+            care.welcomed(asked.stay, asked.topics, now)
+        elif isinstance(answer, Heard):
+            care.pledged(asked.stay, asked.topics, now)
+        elif answer.call == self._leaves and asked.stay == care.number:
+            # Not only those that it named: it should have named all.
+            care.moved_out(asked.stay, self.trial.wanted[self.env.node], now)
+        if not isinstance(answer, Dismissal):
+            care.answered(asked.stay, asked.at)
 
     def stop(self) -> None:
         self.client.stop()
@@ -103,10 +140,12 @@ class ClientNode:
     def _send(self, peer: str, packet: bytes) -> None:
         question = read(packet)
         assert isinstance(question, Question)
-        if isinstance(question, MoveIn | MoveOut):
-            self._asked[question.call] = self.ledger.care.number
-        if isinstance(question, MoveIn | MoveOut | Alive):
-            self._compare_with_disk(question.topics)
+        if isinstance(question, MoveIn | MoveOut | Alive) and question.call not in self._asked:
+            topics, now = question.topics, self.trial.world.now
+            self._asked[question.call] = _Asked(self.ledger.care.number, set(topics), now)
+            self._compare_with_disk(topics)
+            if isinstance(question, MoveOut):
+                self._leaves = question.call
         self.env.links[peer].send(packet)
 
     def _compare_with_disk(self, topics: Topics) -> None:
@@ -127,6 +166,8 @@ class ClientNode:
         self.move_in()
 
     def _consume(self, event: Consumed) -> Changes:
+        if event.topic not in self.trial.wanted[self.env.node]:
+            raise InvariantViolated(f"{self.env.node} does not want {event.topic} any more")
         self.ledger.consumed(event)
         if isinstance(event, Update):
             assert event.position is not None
@@ -140,8 +181,7 @@ class ClientNode:
 
     def _notified(self, notice: Notice) -> None:
         if isinstance(notice, MovedIn):
-            self.ledger.arrived()
-            self.ledger.care.arrived(self.trial.world.now)
+            self.ledger.arrived(self.trial.world.now)
         elif isinstance(notice, MovedOut):
             self.trial.moved_out(self.env.node)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from identifiers import Position, PublisherId
 from mobility.port import After, Listener, Message
@@ -16,11 +17,6 @@ from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.environment import Environment
 from psirp_sim.runtime.schedules import InvariantViolated
 from psirp_sim.runtime.simulator import Simulator, stream
-
-Bases = dict[str, dict[PublisherId, int]]
-"""By topic: the latest version of each stream when a subscription began that was to begin then."""
-Effective = dict[str, int]
-"""By topic: when the present subscription took effect."""
 
 BROKEN_AFTER = 150 * MILLISECOND
 """Until a client learns that its access point is gone."""
@@ -60,7 +56,7 @@ class SimulatedSubscription:
         self._port = port
         self._topic = topic
         self._after = after
-        self._listener = listener
+        self.listener = listener
         self._due = 0
         self._over = False
         port.env.call_later(port.system.delay(port.system.slowest), self._take_effect)
@@ -69,6 +65,11 @@ class SimulatedSubscription:
         self._over = True
         if self in self._topic.subscriptions:
             self._topic.subscriptions.remove(self)
+
+    @property
+    def lives(self) -> bool:
+        """Whether the core that made it has not died since."""
+        return bool(getattr(self._port.env, "alive", True))
 
     def push(self, published: Published) -> None:
         """The topic has a new message."""
@@ -81,7 +82,7 @@ class SimulatedSubscription:
         topic.subscriptions.append(self)
         self._port.took_effect(topic, self._after)
         base = topic.latest if topic.tells_base else None
-        self._soon(self._listener.subscribed, topic.name, base)
+        self._soon(self.listener.subscribed, topic.name, base)
         if self._after is not None and topic.history:
             after = {position.publisher: position.version for position in self._after}
             for publisher, published in topic.streams.items():
@@ -91,7 +92,7 @@ class SimulatedSubscription:
         oldest = max(0, len(published) - self._topic.history)
         if version < oldest:
             first, last = published[version].position, published[oldest - 1].position
-            self._soon(self._listener.gap, self._topic.name, first, last)
+            self._soon(self.listener.gap, self._topic.name, first, last)
         for each in published[max(version, oldest) :]:
             self.push(each)
 
@@ -105,7 +106,8 @@ class SimulatedSubscription:
             callback(*args)
 
     def _deliver(self, published: Published) -> None:
-        self._listener.deliver(self._topic.name, published.position, published.message)
+        self._port.delivers(self._topic, published.position)
+        self.listener.deliver(self._topic.name, published.position, published.message)
 
 
 class SimulatedSystem:
@@ -153,6 +155,9 @@ class SimulatedPort:
     def took_effect(self, topic: SimulatedTopic, after: After) -> None:
         """A subscription did."""
 
+    def delivers(self, topic: SimulatedTopic, position: Position) -> None:
+        """A message comes out here."""
+
     def history(self, topic: str) -> int:
         there = self.system.topics.get(topic)
         return 0 if there is None else there.history
@@ -180,6 +185,19 @@ class SimulatedPort:
             done()
 
 
+class Account(Protocol):
+    """Somebody who notes what the system did for a client."""
+
+    def attached(self) -> None:
+        """The client is at another place; no subscription is in effect there."""
+
+    def took_effect(self, topic: SimulatedTopic, anew: bool, now: int) -> None:
+        """A subscription did; `anew` if it was to begin just then."""
+
+    def came(self, topic: str, position: Position, now: int) -> None:
+        """The client gets a message."""
+
+
 class SimulatedAccessPoint:
     """The system as a client sees it: through the node it is at, while that is up and in reach."""
 
@@ -188,19 +206,18 @@ class SimulatedAccessPoint:
         system: SimulatedSystem,
         env: Environment,
         broken: Callable[[], None],
-        bases: Bases,
-        effective: Effective | None = None,
+        account: Account | None = None,
     ) -> None:
         self._system = system
         self._env = env
         self._broken = broken
         self._port: _AttachedPort | None = None
-        self.bases = bases
-        self.effective = {} if effective is None else effective
+        self._account = account
 
     def attach(self, place: str) -> None:
-        self.effective.clear()
-        self._port = _AttachedPort(self._system, self._env, place, self)
+        if self._account is not None:
+            self._account.attached()
+        self._port = _AttachedPort(self._system, self._env, place, self._account)
         self._env.call_later(BROKEN_AFTER, self._look, self._port)
 
     def detach(self) -> None:
@@ -235,12 +252,12 @@ class _AttachedPort(SimulatedPort):
     """One stay at one place. Once it broke it stays broken, as a connection does."""
 
     def __init__(
-        self, system: SimulatedSystem, env: Environment, place: str, owner: SimulatedAccessPoint
+        self, system: SimulatedSystem, env: Environment, place: str, account: Account | None
     ) -> None:
         super().__init__(system, env)
         self._left = False
         self._place = place
-        self._owner = owner
+        self._account = account
         self._subscriptions: list[SimulatedSubscription] = []
 
     def subscribe(self, topic: str, after: After, listener: Listener) -> SimulatedSubscription:
@@ -262,7 +279,9 @@ class _AttachedPort(SimulatedPort):
         return not self._left
 
     def took_effect(self, topic: SimulatedTopic, after: After) -> None:
-        self._owner.effective[topic.name] = self.system.world.now
-        if after is None:
-            streams = topic.streams.items()
-            self._owner.bases[topic.name] = {p: len(published) for p, published in streams}
+        if self._account is not None:
+            self._account.took_effect(topic, after is None, self.system.world.now)
+
+    def delivers(self, topic: SimulatedTopic, position: Position) -> None:
+        if self._account is not None:
+            self._account.came(topic.name, position, self.system.world.now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -64,14 +65,15 @@ class MobilityTrial:
             json=random.random() < 0.2,
             debts=100,
         )
-        self.proxy_settings = ProxySettings(relay_time=SECOND)
+        self.proxy_settings = self._proxy_settings()
         self._spells = {name: Spells() for name in [*self.proxies, *self.clients]}
         silence = self.proxy_settings.silence * (ALIVE + MILLISECOND)
+        keep = int(service.keep * SECOND) - MILLISECOND  # clocks differ
         self.ledgers = {
             name: Ledger(
                 name,
                 self.system,
-                Care(self._spells[name], self._spells, silence, self.system.slowest),
+                Care(self._spells[name], self._spells, silence, self.system.slowest, keep),
                 service.topic.messages,
                 newest_go=service.first is Sacrifice.NEWEST,
                 compared=name not in TWINS,
@@ -79,10 +81,15 @@ class MobilityTrial:
             for name in self.clients
         }
         self.wanted: dict[str, list[str]] = {}
+        self.dropped: Counter[tuple[str, str]] = Counter()
+        """How often which client has unsubscribed from which topic."""
         self._publishers = [PublisherId(random.randbytes(16)) for _ in range(random.randint(1, 2))]
         self._accepted: dict[tuple[str, Position], Message] = {}
         """What clients were told is going to be published."""
         self._build()
+
+    def _proxy_settings(self) -> ProxySettings:
+        return ProxySettings(relay_time=SECOND)
 
     def _service(self) -> Service:
         random, history = self._random, self._history
@@ -92,7 +99,7 @@ class MobilityTrial:
         return Service(
             topic=Quota(quota, 1 << 30),
             client=Quota(ENOUGH, 1 << 30),
-            keep=3_600.0,
+            keep=random.choice([3_600.0, 3_600.0, random.uniform(0.3, 2.5)]),
             first=random.choice([Sacrifice.OLDEST, Sacrifice.NEWEST, Sacrifice.TOPIC]),
         )
 
@@ -120,6 +127,10 @@ class MobilityTrial:
             for _ in range(random.choice([0, 2, 6])):
                 moment, topic = random.randrange(self.duration), random.choice(topics)
                 self.world.engine.at(moment, self._let_publish, client, topic)
+        for client in random.choice([[], self.clients]):
+            for _ in range(random.randint(1, 4)):
+                moment, topic = random.randrange(self.duration), random.choice(topics)
+                self.world.engine.at(moment, self._change, client, topic)
 
     def _boot(self, env: Environment) -> Core:
         return ProxyNode(env, self) if env.node in self.proxies else ClientNode(env, self)
@@ -146,9 +157,30 @@ class MobilityTrial:
         body = self._random.randbytes(12)
         self.system.publish(topic, Position(publisher, 1, version), Message(body))
 
+    def _change(self, name: str, topic: str) -> None:
+        """A client unsubscribes, or subscribes, perhaps again and at once."""
+        node, wanted, random = self.world.nodes[name], self.wanted[name], self._random
+        if not isinstance(node.core, ClientNode) or node.paused or name in TWINS:
+            return
+        if topic in wanted:
+            wanted.remove(topic)
+            self.dropped[name, topic] += 1
+            node.core.unsubscribe(topic)
+            if random.random() < 0.5:
+                soon = random.randrange(random.choice([50 * MILLISECOND, SECOND]))
+                self.world.engine.at(self.world.now + soon, self._change, name, topic)
+            if random.random() < 0.5:
+                return
+        wanted.append(topic)
+        node.core.client.subscribe(topic)
+        if random.random() < 0.3:
+            soon = random.randrange(2 * SECOND)
+            self.world.engine.at(self.world.now + soon, self._move, name)
+
     def _burst(self, client: str) -> None:
         """More than a history has, at a bad moment."""
-        topic, now = self._random.choice(self.wanted[client]), self.world.now
+        topics, now = self.wanted[client] or [*self.system.topics], self.world.now
+        topic = self._random.choice(topics)
         for _ in range(2 * min(self._history, 12) + 3):
             now += self._random.randint(1, 3 * MILLISECOND)
             self.world.engine.at(now, self._publish, topic)
@@ -173,6 +205,8 @@ class MobilityTrial:
         ledger.left(self.world.now)
         if way < 0.5:
             client.move_out()
+            if random.random() < 0.15:
+                self._change(name, random.choice([*self.system.topics]))
             if random.random() < 0.2:
                 self._burst(name)
         elif way < 0.75:
@@ -235,7 +269,7 @@ class MobilityTrial:
                 return f"{name} is {client.stage}"
             elif len(client.outgoing):
                 return f"{name} has {len(client.outgoing)} publications left"
-            elif (behind := self.ledgers[name].behind()) is not None:
+            elif (behind := self.ledgers[name].behind(self.wanted[name])) is not None:
                 return behind
         if TWINS[0] in self.clients and superseded != 1:
             return f"{superseded} of two clients with one secret know that there is another"

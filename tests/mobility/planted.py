@@ -109,6 +109,23 @@ class _ForgetsItsCursor(Flow):
         return None
 
 
+class _HoldsTheBeginning(Flow):
+    """What is heard first of a stream waits for something earlier although its topic began here."""
+
+    def _next(self, publisher):
+        if publisher not in self.cursor and not self.whole:
+            return (-1, 0)
+        return super()._next(publisher)
+
+
+class _ForgetsWhatItHeard(Flow):
+    """Nobody is told of what was heard of a new stream and not consumed before the next move."""
+
+    def restart(self):
+        self.heard.clear()
+        super().restart()
+
+
 class StartsAnewAfterACrash(MobileClient):
     """A client that crashed does not know where it was."""
 
@@ -205,6 +222,31 @@ class SendsOutgoingInAnyOrder(MobileClient):
     def _arrive(self):
         self.outgoing._waiting = dict(reversed(self.outgoing._waiting.items()))
         super()._arrive()
+
+
+class CollectsForAnEarlierSubscription(MobileClient):
+    """What proxies kept before the client unsubscribed comes when it has subscribed again."""
+
+    def subscribe(self, topic):
+        super().subscribe(topic)
+        self.flows[topic].since = 0
+
+
+class NamesNoNewTopicWhileLeaving(MobileClient):
+    """A topic subscribed to after the proxy was asked to take over is not in its list."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        usual = self._attendance.subscribed
+        self._attendance.subscribed = lambda topic: self._leaving or usual(topic)
+
+
+class UnsubscribesUntilItCrashes(MobileClient):
+    """A topic that is not wanted any more comes back from the disk."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self._memory.forget = lambda topic, effect: self.env.storage.write(effect)
 
 
 # The proxy
@@ -325,6 +367,46 @@ class _ForgetsNothing(Stays):
         pass
 
 
+class _LetsLateListsCount(Handler):
+    """A list of topics that was overtaken, or came twice, undoes what was said since."""
+
+    def update(self, call, topics, gone=()):
+        self.record = replace(self.record, asked=0)
+        super().update(call, topics, gone)
+
+
+class _KeepsWhatIsOver(Handler):
+    """Who subscribes again gets what was kept for the subscription before."""
+
+    def update(self, call, topics, gone=()):
+        super().update(call, topics, tuple(topic for topic in gone if topic not in topics))
+
+
+class KeepsToTheFirstList(MobilityProxy):
+    """A client that comes again, its stay having expired, is taken to want what it wanted."""
+
+    def _move_in(self, asker, client, question):
+        handler = self.handlers.get((client, question.epoch))
+        if handler is not None and handler.claim == question.claim:
+            handler.record = replace(handler.record, asked=question.call)
+        super()._move_in(asker, client, question)
+
+
+class _ExpiresTooEarly(Stays):
+    """A client is given half the time to keep that it was promised."""
+
+    def _after(self, handler, delay, then):
+        super()._after(handler, delay // 2 if then == self._expire else delay, then)
+
+
+class _DoesNotSayThatItExpired(Stays):
+    """What the time to keep cost is missing for no reason."""
+
+    def _expire(self, handler):
+        super()._expire(handler)
+        handler.become("away", self._env.wall())
+
+
 # Each with a seed that is known to find it.
 
 CLIENTS = [
@@ -332,6 +414,8 @@ CLIENTS = [
     (with_flow(_SkipsHoles), 1),
     (with_flow(_DoesNotWaitForBuffers), 2),
     (with_flow(_ForgetsItsCursor), 0),
+    (with_flow(_HoldsTheBeginning), 335),
+    (with_flow(_ForgetsWhatItHeard), 135),
     (StartsAnewAfterACrash, 0),
     (ForgetsEarlierStays, 2),
     (with_collector(_ReleasesTooEarly), 2),
@@ -343,6 +427,9 @@ CLIENTS = [
     (ReusesOutgoingPositions, 23),
     (SendsOutgoingInAnyOrder, 2),
     (ReportsWhatIsNotDurable, 4),
+    (CollectsForAnEarlierSubscription, 0),
+    (NamesNoNewTopicWhileLeaving, 0),
+    (UnsubscribesUntilItCrashes, 7),
 ]
 PROXIES = [
     (with_handler(_DoesNotRestoreItems), 9),
@@ -357,4 +444,9 @@ PROXIES = [
     (IgnoresClaims, 21),
     (with_stays(_NeverNoticesSilence), 37),
     (LetsLateWordsCount, 115),
+    (with_handler(_LetsLateListsCount), 12),
+    (with_handler(_KeepsWhatIsOver), 166),
+    (KeepsToTheFirstList, 12),
+    (with_stays(_ExpiresTooEarly), 55),
+    (with_stays(_DoesNotSayThatItExpired), 9),
 ]

@@ -83,7 +83,7 @@ class PlainWorld(World):
 
     def access(self, env):
         kind = _HastyAccessPoint if self._hasty else _PlainAccessPoint
-        return kind(self.system, env, lambda: None, {})
+        return kind(self.system, env, lambda: None)
 
     def bodies(self):
         return [int(event.message.body) for event in self.events["client"]]

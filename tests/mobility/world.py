@@ -99,7 +99,7 @@ class World:
         return SimulatedPort(self.system, env)
 
     def access(self, env):
-        return SimulatedAccessPoint(self.system, env, lambda: None, {})
+        return SimulatedAccessPoint(self.system, env, lambda: None)
 
     def add(self, name="client", secret=b"s" * 32, topics=("news",), service=None, **settings):
         settings = ClientSettings(service=service or Service(), **{**QUICK, **settings})

@@ -28,6 +28,9 @@ export class Flow {
   #marks = new Map(); // by publisher: so far the hub's stream is, and brings what is newer
   #fresh = false; // the topic began here: a buffer that began earlier has nothing of use
   #blind = false; // the hub could not say from where on it brings everything
+  // By publisher, of streams without a cursor that count from nowhere: the first that is known to
+  // exist. It could not be consumed yet, and must not go missing without a word.
+  #heard;
   #whole;
   #begun;
   #cursor;
@@ -37,8 +40,10 @@ export class Flow {
     this.topic = topic;
     this.#begun = Array.isArray(kept?.places);
     this.#whole = this.#begun && kept.whole === true;
-    const places = this.#begun ? kept.places.map(parsePosition) : [];
-    this.#cursor = new Map(places.map((each) => [each.publisher, each]));
+    const byPublisher = (written) =>
+      new Map((written ?? []).map(parsePosition).map((each) => [each.publisher, each]));
+    this.#cursor = byPublisher(this.#begun ? kept.places : []);
+    this.#heard = byPublisher(kept?.heard);
     this.restart();
   }
 
@@ -47,17 +52,22 @@ export class Flow {
     this.ready = false; // the stream of the new hub is in effect
     this.live = false; // nothing is waited for any more; set by who knows that
     this.#blind = this.#fresh = false;
-    for (const each of [this.#held, this.#goal, this.#owed, this.#marks]) each.clear();
+    for (const each of [this.#held, this.#owed, this.#marks]) each.clear();
+    this.#goal = new Map(this.#heard);
   }
 
   // As it is stored, and as questions to proxies have it.
   keep() {
-    return { places: this.places, whole: this.#whole };
+    return { places: this.places, whole: this.#whole, heard: this.heard };
   }
 
   // Null while no subscription has ever been in effect.
   get places() {
     return this.#begun ? [...this.#cursor.values()].map(writePosition) : null;
+  }
+
+  get heard() {
+    return [...this.#heard.values()].map(writePosition);
   }
 
   // What comes
@@ -92,8 +102,8 @@ export class Flow {
 
   #aim(position) {
     // Of a stream never heard of, nothing before its first message can be missed.
-    const heardOf = this.#cursor.has(position.publisher) || this.#held.get(position.publisher)?.size;
-    if (!heardOf && !this.#whole) return;
+    const heardOf = [this.#cursor, this.#heard].some((each) => each.has(position.publisher));
+    if (!heardOf && !this.#whole && !this.#held.get(position.publisher)?.size) return;
     const goal = this.#goal.get(position.publisher);
     if (!goal || before(goal, position)) this.#goal.set(position.publisher, position);
   }
@@ -102,6 +112,10 @@ export class Flow {
     if (direct) this.#cameDirectly(position);
     else if (this.#fresh) return;
     if (!this.#isNew(position)) return;
+    if (this.#begun && !this.#whole && !this.#cursor.has(position.publisher)) {
+      const heard = this.#heard.get(position.publisher);
+      if (!heard || before(position, heard)) this.#heard.set(position.publisher, position);
+    }
     let held = this.#held.get(position.publisher);
     if (!held) this.#held.set(position.publisher, (held = new Map()));
     const key = writePosition(position);
@@ -159,7 +173,7 @@ export class Flow {
       if (goal && !reached(goal)) goal = this.#marks.get(publisher);
       if (goal && this.#isNew(goal)) {
         yield* this.#hole({ ...goal, version: goal.version + 1n }, reason);
-        this.#cursor.set(publisher, goal);
+        this.#reach(goal);
       }
     }
     this.#goal.clear();
@@ -187,29 +201,45 @@ export class Flow {
   #next(publisher, held) {
     const at = this.#cursor.get(publisher);
     if (at) return writePosition({ ...at, version: at.version + 1n });
-    if (!this.#whole || held.size === 0) return "";
-    // The first version of a stream passes at once only if nothing can be before it.
+    if (held.size === 0) return "";
+    // What is heard first of a stream passes at once only if nothing can be before it.
     const [first] = [...held.values()].map(([each]) => each).sort(order);
-    return first.version === 1n ? writePosition(first) : "";
+    const begins = this.#whole ? first.version === 1n : this.#fresh;
+    return begins ? writePosition(first) : "";
   }
 
   *#hole({ publisher, epoch, version }, reason) {
-    const at = this.#cursor.get(publisher);
+    const heard = this.#heard.get(publisher);
+    let at = this.#cursor.get(publisher);
+    if (!at && heard && heard.epoch < epoch) {
+      at = this.#reach(heard);
+      yield this.#gap(at, at.version, reason);
+    }
     if (at && at.epoch !== epoch) {
       yield { type: "reset", topic: this.topic, publisher, after: writePosition(at) };
       return;
     }
-    const first = at ? at.version + 1n : this.#whole ? 1n : version;
+    const first = at ? at.version + 1n : this.#whole ? 1n : heard?.version ?? version;
     if (first >= version) return;
-    this.#cursor.set(publisher, { publisher, epoch, version: version - 1n });
-    yield {
-      type: "gap", topic: this.topic, publisher, first: Number(first), last: Number(version - 1n),
-      missed: Number(version - first), reason,
+    yield this.#gap(this.#reach({ publisher, epoch, version: version - 1n }), first, reason);
+  }
+
+  // From that version to that Position.
+  #gap({ publisher, version }, first, reason) {
+    return {
+      type: "gap", topic: this.topic, publisher, first: Number(first), last: Number(version),
+      missed: Number(version - first + 1n), reason,
     };
   }
 
-  *#pass(held, [position, message]) {
+  #reach(position) {
     this.#cursor.set(position.publisher, position);
+    this.#heard.delete(position.publisher);
+    return position;
+  }
+
+  *#pass(held, [position, message]) {
+    this.#reach(position);
     held.delete(writePosition(position));
     // Without a message it was excluded from the service, which is no gap.
     if (!message) return;

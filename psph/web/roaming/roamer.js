@@ -209,9 +209,12 @@ export class Roamer {
 
   // Something came from the hub: it changes the flow, and may let others pass or end the move.
   #heard(flow, move, change) {
-    const link = this.#link;
+    const [link, waiting] = [this.#link, flow.heard.join()];
     change();
     this.#pass(flow, flow.take());
+    // What waits here may be nowhere else.
+    const more = link === this.#link && flow.heard.join() !== waiting;
+    if (more && this.#checkClaim()) this.#note(flow);
     if (link !== this.#link || !flow.caughtUp) return;
     // Of a flow that is live nobody is left who could fill a hole.
     if (flow.live) this.#pass(flow, flow.flush("history"));

@@ -52,7 +52,8 @@ RUN = """async ([source, written]) => {
             if (step === "reload") flow = new Flow("topic", stored(flow.keep()));
             const events = step === "flush" ? flow.flush("why") : flow.take();
             for (const event of events) said.push(told(event));
-            said.push(`${flow.caughtUp} ${flow.lacking} ${(flow.places ?? ["none"]).join()}`);
+            const kept = `${(flow.places ?? ["none"]).join()} ${flow.heard.join()}`;
+            said.push(`${flow.caughtUp} ${flow.lacking} ${kept}`);
         }
         return said;
     }));
@@ -100,10 +101,11 @@ def expected(steps):
         elif step == "restart":
             flow.restart()
         elif step == "reload":
-            flow = Flow("topic", flow.after, flow.whole)
+            flow = Flow("topic", flow.after, flow.whole, flow.heard.values())
         said += map(told, flow.flush("why") if step == "flush" else flow.take())
         places = ["none"] if flow.after is None else map(str, flow.after)
-        said.append(f"{_js(flow.caught_up)} {_js(flow.lacking)} {','.join(places)}")
+        kept = f"{','.join(places)} {','.join(map(str, flow.heard.values()))}"
+        said.append(f"{_js(flow.caught_up)} {_js(flow.lacking)} {kept}")
     return said
 
 
