@@ -21,7 +21,7 @@ from mobility.ahead.words import Contexts as ContextsWord
 from mobility.calls import Send
 from mobility.claims import Claims
 from mobility.handler import Handler
-from mobility.identity import client_id
+from mobility.identity import Claim, client_id
 from mobility.messages import AnyAnswer, Batch, Fetch, Release, State
 from mobility.port import PubSub
 from mobility.service import Mode
@@ -76,6 +76,8 @@ class Preparation:
         self._claims = claims
         self._stays = stays
         self._origins: dict[Stay, _Origin] = {}
+        self._elsewhere: dict[Stay, Claim] = {}
+        """Stays whose clients came to another proxy with these claims, as that one says."""
         self._warm: dict[Stay, tuple[Warm, int]] = {}
         """Subscriptions made for clients before they came, and when they came."""
         self._early: dict[Stay, str] = {}
@@ -135,12 +137,14 @@ class Preparation:
             return
         if handler.state != "here":
             self._cool(_stay_of(handler))
-        kept = self._stays.knows(handler)
+        kept, stay = self._stays.knows(handler), _stay_of(handler)
+        elsewhere = self._elsewhere.get(stay)
         if not kept:
-            self._origins.pop(_stay_of(handler), None)
+            self._origins.pop(stay, None)
+            self._elsewhere.pop(stay, None)
         if any(each.claim > handler.claim for each in self._stays.of(record.client)):
             return
-        above = self._claims.above(record.client, handler.claim)
+        above = self._claims.above(record.client, handler.claim) or elsewhere
         if above is not None:
             self.preparing.moved_on(record.client, above)
         elif handler.state == "expired" or not kept:
@@ -245,6 +249,9 @@ class Preparation:
     def _went(self, word: ContextsWord, came: Came) -> None:
         if came.client not in self._claims:
             return  # it was never here
+        for handler in self._stays.of(came.client):
+            if handler.claim < came.claim:
+                self._elsewhere[_stay_of(handler)] = came.claim
         # First, while whoever this neighbour may take the place of is one.
         self.preparing.went(came.client, came.claim, word.proxy, word.neighbours)
         if came.directly:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from mobility.ahead.contexts import Contexts
 from mobility.ahead.conversation import Conversation
 from mobility.ahead.neighbours import Neighbours
@@ -90,15 +92,6 @@ class _NeverDeactivatesAtNeighboursOfBoth(Preparing):
         super().went(client, claim, to, theirs)
 
 
-class _NeverDeactivates(Preparing):
-    """A client that came back is buffered for elsewhere all the same."""
-
-    def propagate(self, client, claim, topics, service, active):
-        known = self.clients.get(client)
-        if active or known is None or not known.copy.active:
-            super().propagate(client, claim, topics, service, active)
-
-
 class _KeepsOldTopics(Preparing):
     """Neighbours are not told what a client subscribes to, and not any more, while it is here."""
 
@@ -151,6 +144,15 @@ class _ForgetsWhatWasDropped(Contexts):
         answer = super().drop(drop)
         self._tombs.clear()
         return answer
+
+
+class _NeverDeactivates(Contexts):
+    """A client that came back is buffered for all the same."""
+
+    def _replace(self, old, owner, copy):
+        if old is not None and old.waiting is not None and not copy.active:
+            copy = replace(copy, active=True)
+        super()._replace(old, owner, copy)
 
 
 class _NeverFrees(Contexts):
@@ -233,7 +235,7 @@ PROXIES = [
     (with_preparing(_NeverDiscards), 0),
     (with_preparing(_DeletesAtNeighboursOfBoth), 0),
     (with_preparing(_NeverDeactivatesAtNeighboursOfBoth), 0),
-    (with_preparing(_NeverDeactivates), 0),
+    (with_contexts(_NeverDeactivates), 0),
     (with_preparing(_NeverParts), 0),
     (with_preparing(_KeepsOldTopics), 0),
     (with_preparation(_PreparesForEver), 0),
