@@ -64,15 +64,23 @@ def _all(
     pairs: Sequence[Pair],
     good: Callable[[Row, Row], bool],
     because: str,
-    why: str = "",
+    why: Callable[[Row, Row], str] = lambda one, other: "",
 ) -> list[Claim]:
     """A claim about each of some pairs; none when there are no such pairs."""
     if not pairs:
         return []
-    bad = [name for name, one, other in pairs if not good(one, other)]
+    bad = [pair for pair in pairs if not good(pair[1], pair[2])]
     if bad:
-        because = f"not at {', '.join(bad)}: {because}" + (f"; {why}" if why else "")
+        reasons = [why(one, other) for _, one, other in bad]
+        where = ", ".join(name for name, _, _ in bad)
+        because = "; ".join([f"not at {where}: {because}", *filter(None, dict.fromkeys(reasons))])
     return [Claim(id, kind, claim, not bad, because)]
+
+
+def _why_lost(one: Row, other: Row) -> str:
+    if not other["loss_pct"]:
+        return "where durable subscriptions lose nothing there is nothing to save"
+    return "where even the queue of those who are away is overwritten before they return, both lose"
 
 
 def _less_loss(rows: Sequence[Row]) -> list[Claim]:
@@ -92,16 +100,18 @@ def _less_loss(rows: Sequence[Row]) -> list[Claim]:
             rates,
             lambda one, other: one["loss_pct"] < 0.5 * other["loss_pct"],
             told,
-            "there even the queue of those who are away is overwritten before they return",
+            _why_lost,
         ),
         *_all(
             "loss-nearly-halved-over-queues",
             "paper",
             "at every queue size it loses nearly 50 % less: at least 40 %",
             queues,
-            lambda one, other: one["loss_pct"] <= NEARLY * other["loss_pct"],
+            lambda one, other: (
+                other["loss_pct"] > 0 and one["loss_pct"] <= NEARLY * other["loss_pct"]
+            ),
             f"% lost (durable): {_told(queues, 'loss_pct')}",
-            "there even the queue of those who are away is overwritten before they return",
+            _why_lost,
         ),
     ]
 
