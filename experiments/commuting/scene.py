@@ -17,7 +17,8 @@ from experiments.commuting.durable import DurableBroker
 from experiments.commuting.fabric import Routing
 from experiments.commuting.itinerary import draw
 from experiments.commuting.ledger import Ledger
-from experiments.commuting.ours import ClientNode, ProxyNode
+from experiments.commuting.ours import ProxyNode
+from experiments.commuting.ours_client import ClientNode
 from experiments.commuting.paper import PaperBroker
 from experiments.commuting.publisher import Flooding
 from experiments.commuting.subscriber import Subscriber

@@ -51,6 +51,8 @@ def test_every_mode_is_measured_in_every_sweep(small):
     cases = {(row["sweep"], row["mode"], row["subscribers"], row["queue_kb"]) for row in rows}
     assert len(rows) == 3 * (2 + 2 + 2)
     assert len(cases) == 3 * (2 + 1 + 2)
+    assert all(row["processing_us"] > 0 and row["operations"] > 0 for row in rows)
+    assert all(row["hand_offs"] > 0 and row["p50_ms"] > 0 for row in rows)
     assert json.loads((out / "result.json").read_text())["rows"] == rows
     with (out / "rows.csv").open() as file:
         assert len(list(csv.DictReader(file))) == len(rows)

@@ -53,8 +53,8 @@ PRESETS: dict[str, Preset] = {
                 error=0.02, low=2 * MILLISECOND, high=6 * MILLISECOND
             ),
         ),
-        "802.11b: ours, 11 Mbit/s of which 5 are left for data, 1 to 3 ms; 2 % of packets break and "
-        "are repeated by the link, in 2 to 6 ms each time; nobody else is on the air",
+        "802.11b: ours, 11 Mbit/s of which 5 are left for data, 1 to 3 ms; 2 % of packets break "
+        "and are repeated by the link, in 2 to 6 ms each time; nobody else is on the air",
     ),
     "lte": _symmetric(
         LinkProfile(delay=Constant(15_120 * MICROSECOND), bandwidth=10_000_000),
