@@ -17,7 +17,7 @@ from mobility.merging import Flow
 from psph import cli
 
 SMALL = Parameters(
-    subscribers=(6, 12), rates=(10, 20), queues_kb=(2, 40), crowd=12, warm_s=120.0, duration_s=60.0
+    subscribers=(6, 12), rates=(10, 20), queues_kb=(2, 5), crowd=12, warm_s=120.0, duration_s=60.0
 )  # fmt: skip
 OURS = replace(
     SMALL, modes=("ours", "durable"), subscribers=(12,), rates=(), queues_kb=(), rate=10.0
