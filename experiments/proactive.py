@@ -75,7 +75,7 @@ def pictures(rows: Sequence[Row], out: Path) -> None:
     if not modes:
         return
     figure = Figure(figsize=(4 * len(modes) + 1, 4), layout="constrained")
-    grid = figure.subplots(1, len(modes), squeeze=False, sharey=True)[0]
+    grid = figure.subplots(1, len(modes), squeeze=False, sharex=True, sharey=True)[0]
     for axes, mode in zip(grid, modes, strict=True):
         for row in swept:
             points = [(row[f"p{percent}_ms"], percent) for percent in CDF]

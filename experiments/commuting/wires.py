@@ -75,6 +75,8 @@ class Wire:
 
     def receive(self, packet: bytes) -> None:
         kind, connection, number, index = _HEADER.unpack_from(packet)
+        if connection < self._connection:
+            return  # of the connection before
         if connection > self._connection:
             self._connection = connection
             self._open.clear()

@@ -119,6 +119,18 @@ def test_a_new_connection_is_not_broken_by_what_the_old_one_lost(ends):
     assert fixed.broken == 0
 
 
+def test_what_the_connection_before_left_under_way_is_dropped(ends):
+    world, mobile, fixed = ends
+    fixed.wire.send(b"under way")
+    mobile.wire.renew()
+    mobile.wire.send(b"here again")
+    world.run_for(SECOND // 10)
+    assert mobile.got == []
+    fixed.wire.send(b"welcome")
+    world.run_for(SECOND)
+    assert mobile.got == [b"welcome"]
+
+
 def test_a_message_that_lost_a_part_is_dropped(ends):
     world, mobile, fixed = ends
     fixed.wire.send(bytes(5_000))
