@@ -243,7 +243,8 @@ class Arrival:
             self._client.pass_on(flow.flush(reason))
         self._client.pass_on(self._queue)
         missing = reason if self._client.counters["missed"] > self._missed else ""
-        sources = self._sources if self._own.prepared else self._collectors
+        # What was prepared first: it need not have waited for any other.
+        sources = [self._own, *self._collectors] if self._own.prepared else self._collectors
         size = sum(each.bytes for each in sources)
         peer = next((each.debt.proxy for each in sources if each.bytes), "")
         self._client.arrived(size, peer, missing)

@@ -225,19 +225,16 @@ class Preparation:
     def change(self, word: ContextsWord) -> Held:
         """Changes of another proxy's contexts."""
         answers: dict[Answer, list[str]] = {each: [] for each in Answer}
-        came = False
         for change in word.changes:
             if isinstance(change, Copy):
-                answer = self.contexts.copy(word.proxy, change)
+                answers[self.contexts.copy(word.proxy, change)].append(change.client)
             elif isinstance(change, Mark):
-                answer = self.contexts.mark(word.proxy, change)
+                answers[self.contexts.mark(word.proxy, change)].append(change.client)
             elif isinstance(change, Drop):
-                answer = self.contexts.drop(change)
-            else:
-                came = True
-                self._went(word, change)
-                continue
-            answers[answer].append(change.client)
+                answers[self.contexts.drop(change)].append(change.client)
+        came = [each for each in word.changes if isinstance(each, Came)]
+        if came:
+            self._went(word, [each for each in came if each.client in self._claims])
         self._wind()
         return Held(
             call=word.call,
@@ -246,16 +243,17 @@ class Preparation:
             neighbours=self.table if came else (),
         )
 
-    def _went(self, word: ContextsWord, came: Came) -> None:
-        if came.client not in self._claims:
-            return  # it was never here
-        for handler in self._stays.of(came.client):
-            if handler.claim < came.claim:
-                self._elsewhere[_stay_of(handler)] = came.claim
-        # First, while whoever this neighbour may take the place of is one.
-        self.preparing.went(came.client, came.claim, word.proxy, word.neighbours)
-        if came.directly:
-            self._cross(word.proxy, came=False)
+    def _went(self, word: ContextsWord, came: list[Came]) -> None:
+        """Clients that were here are at the proxy that says so."""
+        for each in came:
+            for handler in self._stays.of(each.client):
+                if handler.claim < each.claim:
+                    self._elsewhere[_stay_of(handler)] = each.claim
+            # First of all, while whoever that neighbour may take the place of is still one.
+            self.preparing.went(each.client, each.claim, word.proxy, word.neighbours)
+        for each in came:
+            if each.directly:
+                self._cross(word.proxy, came=False)
         self.neighbours.told(word.proxy, word.neighbours)
 
     def answered(self, name: str, changes: list[AnyChange], held: Held) -> None:

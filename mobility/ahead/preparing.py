@@ -49,7 +49,8 @@ class Preparing:
         self._counters = counters
         self._neighbours = neighbours
         self._line = line
-        self._serial = 0
+        self.serial = 0
+        """Of the last change."""
 
     # What is so
 
@@ -103,14 +104,14 @@ class Preparing:
         self._stay(known)
         del self.clients[client]
         passive = _passive(known.copy, self._next())
-        for name in known.at:
-            if name == to or (name in theirs and not known.copy.active):
-                self._line(name).waive(client)  # the other proxy's copy is the one that counts
-            elif name in theirs:
-                self._counters["deactivated"] += 1
-                self._line(name).owe(passive)
-            else:
+        for name, confirmed in known.at.items():
+            if name == to:
+                self._line(name).waive(client)  # its own word is the one that counts
+            elif name not in theirs:
                 self._line(name).owe(_drop(passive))
+            elif known.copy.active or confirmed != known.copy.serial:
+                self._counters["deactivated"] += known.copy.active
+                self._line(name).owe(passive)
 
     def end(self, client: str) -> None:
         """There is nothing to prepare any more."""
@@ -183,8 +184,8 @@ class Preparing:
 
     def _next(self) -> int:
         # By the clock, so that it goes on after a restart; what it was before need not be kept.
-        self._serial = max(self._serial + 1, self._env.wall() // MICROSECOND)
-        return self._serial
+        self.serial = max(self.serial + 1, self._env.wall() // MICROSECOND)
+        return self.serial
 
 
 def _alike(one: Copy, other: Copy) -> bool:

@@ -14,7 +14,6 @@ from mobility.identity import Claim, client_id
 from mobility.messages import Alive, MalformedMessage, MoveIn, MoveOut
 from mobility.messages import read as read_message
 from mobility.proxy import MobilityProxy
-from psirp_sim.runtime.durations import MICROSECOND
 from psirp_sim.runtime.schedules import InvariantViolated
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class Witness:
             elif isinstance(change, Drop):
                 self.told.pop(key, None)
                 went = self.tables.get((name, change.client))
-                late = went is None or change.serial < went.serial or change.claim >= went.claim
+                late = went is None or change.serial <= went.serial or change.claim >= went.claim
                 if went is not None and peer in went.neighbours and not late:
                     raise InvariantViolated(f"{name} lets {peer} forget, a neighbour of both")
 
@@ -122,8 +121,7 @@ class Witness:
                 self.told.pop((name, word.proxy, change.client), None)  # it has taken that copy
                 known = self.tables.get((name, change.client))
                 if known is None or known.claim < change.claim:
-                    serial = proxy.env.wall() // MICROSECOND
-                    went = _Went(change.claim, word.neighbours, serial)
+                    went = _Went(change.claim, word.neighbours, ahead.preparing.serial)
                     self.tables[name, change.client] = went
                     self._leave(name, change.client)
             elif isinstance(change, Drop):
