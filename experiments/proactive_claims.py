@@ -237,13 +237,19 @@ def _ours(rows: Sequence[Row]) -> list[Claim]:
 def _ours_hand_off(rows: Sequence[Row]) -> list[Claim]:
     pairs = _pairs(rows, "subscribers", "ours", "durable")
     pairs = [pair for pair in pairs if pair[1]["new_p80_ms"] and pair[2]["new_p80_ms"]]
+    others = [
+        pair for sweep in ("rates", "queues") for pair in _pairs(rows, sweep, "ours", "durable")
+    ]
+    others = [pair for pair in others if pair[1]["new_p80_ms"] and pair[2]["new_p80_ms"]]
     return _all(
         "ours-handoff-not-slower-than-durable",
         "ours",
-        "80 % of hand-offs take no longer than with durable subscriptions, from the reconnection "
+        "over numbers of subscribers, 80 % of hand-offs take no longer than with durable "
+        "subscriptions, from the reconnection "
         f"to the first message that the subscriber does not have yet ({JITTER_MS:g} ms are chance)",
         pairs,
         lambda one, other: one["new_p80_ms"] <= other["new_p80_ms"] + JITTER_MS,
         f"ms (durable), by subscribers: {_told(pairs, 'new_p80_ms', '.1f')}; to the first message "
-        f"whatever it is, as in the source: {_told(pairs, 'p80_ms', '.1f')}",
+        f"whatever it is, as in the source: {_told(pairs, 'p80_ms', '.1f')}; to the first new one in "
+        f"the other sweeps, which the claim is not about: {_told(others, 'new_p80_ms', '.1f')}",
     )
