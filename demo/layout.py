@@ -32,6 +32,8 @@ LINKS = (
     ("n3", "n5"), ("n3", "n6"), ("n4", "n6"), ("n5", "n6"),
     ("n5", "psph-b"), ("n6", "psph-b"),
 )  # fmt: skip
+PUBLISHING = ("site-b.test", "said")
+"""The domain, and the topic of its website's host, that the page itself publishes on."""
 USERS = {"site-a.test": "alice@site-a.test", "site-b.test": "bob@site-b.test"}
 FEEDS = ("feed.xml", "notes.xml")
 """Of each website; the first grows by itself."""
@@ -50,6 +52,8 @@ class Secrets:
     link_seed: str
     tsig: Mapping[str, str]
     """By domain, in base64."""
+    page: str = ""
+    """What the page shows when it publishes."""
 
 
 def link_id(a: str, b: str) -> str:
@@ -64,6 +68,12 @@ def letter(domain: str) -> str:
 def website(domain: str) -> str:
     """The name of the part that is the website of a domain."""
     return f"site-{letter(domain)}"
+
+
+def page_topic(ports: Mapping[str, int]) -> str:
+    """What the page publishes on, while it moves."""
+    domain, path = PUBLISHING
+    return f"http://news.{domain}:{ports[f'{website(domain)}.web']}/{path}"
 
 
 def port_names() -> list[str]:
@@ -162,7 +172,7 @@ allow_fetch = ["127.0.0.0/8"]
 allow_callback = ["127.0.0.0/8"]
 topic_hosts = [{domains}]
 dns_zones = [{domains}]
-
+{_page_publisher(domain, ports, secrets)}
 # Clients that move bring what the other PSPH kept for them.
 [mobility]
 allow_peer = ["127.0.0.0/8"]
@@ -173,6 +183,17 @@ trust = ["127.0.0.0/8"]
 """
         + _TRACES.format(name=name)
     )
+
+
+def _page_publisher(domain: str, ports: Mapping[str, int], secrets: Secrets) -> str:
+    if domain != PUBLISHING[0]:
+        return ""
+    return f"""
+# The page publishes while it roams, on this topic and no other.
+[[hub.publisher]]
+token = "{secrets.page}"
+prefix = "{page_topic(ports)}"
+"""
 
 
 def _node(name: str, domain: str, roles: list[str], ports: Mapping[str, int]) -> str:

@@ -19,6 +19,7 @@ from demo.conversations import ChatRefused
 from demo.faults import Faults
 from demo.guarding import guard, headers
 from demo.pages import Jid, Url, read_wishes
+from demo.passing import Passing
 from demo.showing import Showing, TooManyPages
 from demo.website import LONGEST
 from demo.world import World
@@ -74,6 +75,7 @@ class Api:
         router.add_post("/api/chat", self._chat)
         router.add_post("/api/network/links/{link}", self._switch_link)
         router.add_post("/api/network/nodes/{node}", self._switch_node)
+        Passing(self._world).add(app)
         return app
 
     async def _running(self, app: web.Application) -> AsyncIterator[None]:

@@ -55,6 +55,7 @@ class World:
         self._progress = progress
         self.parts: dict[str, Part] = {}
         self.ports: Mapping[str, int] = {}
+        self._page_token = ""
         self._write(settings.directory)
 
     @property
@@ -128,6 +129,7 @@ class World:
                 {"name": node, "status": f"{self.admin(node)}/fabric/status"}
                 for node in layout.NODES
             ],
+            "publishing": {"topic": layout.page_topic(self.ports), "token": self._page_token},
             "chat": [{"jid": jid, "domain": domain} for domain, jid in layout.USERS.items()],
         }
 
@@ -155,7 +157,9 @@ class World:
             for each in (directory, directory / "data", directory / "logs"):
                 each.mkdir(parents=True, exist_ok=True)
             self.ports = ports.keep(directory, layout.port_names())
-            nodes = layout.configurations(self.ports, _keep_secrets(directory), settings.ways)
+            kept = _keep_secrets(directory)
+            self._page_token = kept.page
+            nodes = layout.configurations(self.ports, kept, settings.ways)
             sites = layout.site_configurations(
                 self.ports, settings.host, settings.listen, settings.grow_every
             )
@@ -244,6 +248,10 @@ def _keep_secrets(directory: Path) -> layout.Secrets:
         path.touch(0o600)
         path.write_text(json.dumps(made))
     try:
-        return layout.Secrets(**json.loads(path.read_text()))
+        kept = json.loads(path.read_text())
+        if "page" not in kept:
+            kept["page"] = secrets.token_urlsafe(24)
+            path.write_text(json.dumps(kept))
+        return layout.Secrets(**kept)
     except (ValueError, TypeError):
         raise PsphError(f"{path} cannot be read: choose another --data") from None

@@ -250,6 +250,6 @@ def _ours_hand_off(rows: Sequence[Row]) -> list[Claim]:
         pairs,
         lambda one, other: one["new_p80_ms"] <= other["new_p80_ms"] + JITTER_MS,
         f"ms (durable), by subscribers: {_told(pairs, 'new_p80_ms', '.1f')}; to the first message "
-        f"whatever it is, as in the source: {_told(pairs, 'p80_ms', '.1f')}; to the first new one in "
-        f"the other sweeps, which the claim is not about: {_told(others, 'new_p80_ms', '.1f')}",
+        f"whatever it is, as in the source: {_told(pairs, 'p80_ms', '.1f')}; to the first new one "
+        f"in the other sweeps, which the claim is not about: {_told(others, 'new_p80_ms', '.1f')}",
     )

@@ -17,6 +17,7 @@ from mobility.messages import (
     Arrived,
     Batch,
     Code,
+    Gone,
     MovedOut,
     MoveIn,
     MoveOut,
@@ -58,8 +59,9 @@ class Attendance:
         self._report = False
         self._dirty: dict[str, None] = {}
         """Topics of which the proxy does not know how far they have come."""
-        self._gone: dict[str, None] = {}
-        """Topics of which the proxy does not know that their subscription is over."""
+        self._gone: dict[str, int] = {}
+        """Topics of which the proxy does not know that their subscription is over, and the call
+        that said so first; 0 until one has."""
         self._told: Topics = {}
         """What the move-in said."""
         self._leave_call: int | None = None
@@ -140,7 +142,7 @@ class Attendance:
     def unsubscribed(self, topic: str) -> None:
         """A topic is not wanted any more."""
         self._dirty.pop(topic, None)
-        self._gone[topic] = None
+        self._gone[topic] = 0
         self._sign_of_life()
 
     def arrived(self, size: int, peer: str, missing: str) -> None:
@@ -163,7 +165,6 @@ class Attendance:
         if self._alive_call is not None:
             self._calls.drop(self._alive_call)
         topics = self._places(topic for topic in self._dirty if topic in self._flows)
-        gone = tuple(self._gone)
 
         def answered(answer: AnyAnswer) -> None:
             self._alive_call = None
@@ -174,14 +175,18 @@ class Attendance:
                 flow = self._flows.get(topic)
                 if flow is not None and write_places(flow.durable) == places:
                     self._dirty.pop(topic, None)
-            for topic in gone:
-                self._gone.pop(topic, None)
+            for topic in [t for t, said in self._gone.items() if 0 < said <= answer.call]:
+                del self._gone[topic]
 
         self._alive_call = self._calls.ask(
             self._proxy,
-            lambda call: Alive(**self._who, call=call, topics=topics, gone=gone),
+            lambda call: Alive(**self._who, call=call, topics=topics, gone=self._gone_by(call)),
             answered,
         )
+
+    def _gone_by(self, call: int) -> Gone:
+        self._gone = {topic: said or call for topic, said in self._gone.items()}
+        return dict(self._gone)
 
     def _answered(self, answer: AnyAnswer) -> None:
         if isinstance(answer, Refused) and answer.code is Code.STRANGER:
@@ -227,9 +232,9 @@ class Attendance:
 
         if self._leave_call is not None:
             self._calls.drop(self._leave_call)  # the topics have changed since
-        topics, gone = self._places(self._flows), tuple(self._gone)
+        topics = self._places(self._flows)
         self._leave_call = self._calls.ask(
             self._proxy,
-            lambda call: MoveOut(**self._who, call=call, topics=topics, gone=gone),
+            lambda call: MoveOut(**self._who, call=call, topics=topics, gone=self._gone_by(call)),
             answered,
         )

@@ -238,11 +238,10 @@ class MobileClient:
         if flow is None:
             return
         if self.settings.service.mode is Mode.POSITION and position is not None:
-            known = dict(flow.heard)
             flow.offer(position, message, direct=True)
             self.pass_on(flow.take())
             self._after_direct(flow)
-            if not flow.heard.items() <= known.items():
+            if not flow.heard.items() <= flow.noted.items():
                 self._note(flow, {})  # it waits here, and perhaps nobody else has it
         elif self._arrival is not None:
             self._arrival.heard(Update(topic, position, message))

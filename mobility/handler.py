@@ -23,7 +23,17 @@ from identifiers import Position
 from mobility.buffer import Buffer
 from mobility.identity import Claim
 from mobility.merging import furthest
-from mobility.messages import Batch, Fetch, Item, Places, State, Topics, read_places, write_places
+from mobility.messages import (
+    Batch,
+    Fetch,
+    Gone,
+    Item,
+    Places,
+    State,
+    Topics,
+    read_places,
+    write_places,
+)
 from mobility.port import After, Message, Subscription
 from mobility.relaying import Asker
 from mobility.service import Mode, Service, ping_topic, pong_topic
@@ -142,14 +152,16 @@ class Handler:
         """Another state; `save` makes it durable."""
         self.record = msgspec.structs.replace(self.record, state=state, since=since)
 
-    def update(self, call: int, topics: Topics, gone: tuple[str, ...] = ()) -> None:
+    def update(self, call: int, topics: Topics, gone: Gone) -> None:
         """What the client has consumed, and what it subscribes to, has changed. A topic that is
         among both was subscribed to again: nothing earlier counts."""
         if call <= self.record.asked:
             return  # it was answered before, or overtaken
         known = dict(self.record.topics)
         erased: dict[bytes, bytes | None] = {}
-        for topic in gone:
+        for topic, said in gone.items():
+            if said <= self.record.asked:
+                continue  # its answer was lost, or is under way
             known.pop(topic, None)
             self._cancel(topic)
             erased[self._tally(topic)[0]] = None
@@ -162,10 +174,10 @@ class Handler:
         if erased:
             self._env.storage.write(erased)
 
-    def list_topics(self, call: int, topics: Topics, gone: tuple[str, ...] = ()) -> None:
+    def list_topics(self, call: int, topics: Topics, gone: Gone) -> None:
         """The same, where these are all topics."""
-        others = (topic for topic in self.record.topics if topic not in topics)
-        self.update(call, topics, (*gone, *others))
+        others = {topic: call for topic in self.record.topics if topic not in topics}
+        self.update(call, topics, gone | others)
 
     def expire(self) -> None:
         """The time to keep is over: keep only the count of what was lost."""

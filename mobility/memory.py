@@ -62,6 +62,7 @@ class Memory:
         self, flow: Flow, effect: Changes | None = None, done: Callable[[], None] | None = None
     ) -> None:
         """How far a topic has come, together with the effect of its coming so far."""
+        flow.noted = dict(flow.heard)
         heard = write_places(tuple(flow.heard.values())) or ()
         place = _Place(write_places(flow.after), flow.whole, heard, flow.since)
         key = _TOPIC + flow.topic.encode()

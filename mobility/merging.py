@@ -41,6 +41,8 @@ class Flow:
         self.heard: dict[PublisherId, Position] = {each.publisher: each for each in heard}
         """Of streams without a cursor that count from nowhere: the first that is known to exist. It
         could not be consumed yet, and must not go missing without a word."""
+        self.noted = dict(self.heard)
+        """That, as it was last written."""
         self.durable: After = places
         """The cursor as it will be found after a crash; nobody else is told a later one."""
         self.duplicates = 0

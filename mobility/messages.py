@@ -40,6 +40,9 @@ PositionText = Annotated[str, Meta(max_length=80)]
 Places = Annotated[tuple[PositionText, ...], Meta(max_length=MOST_STREAMS)]
 Topics = Annotated[dict[TopicText, Places | None], Meta(max_length=MOST_TOPICS)]
 """Topics with the Positions last consumed; None where the first subscription never began."""
+Gone = Annotated[dict[TopicText, Number], Meta(max_length=MOST_TOPICS)]
+"""Topics whose subscription ended, with the call that said so first: once is enough, and the topic
+may have been subscribed to again since."""
 Secret = Annotated[bytes, Meta(min_length=SECRET_BYTES, max_length=SECRET_BYTES)]
 
 
@@ -82,7 +85,7 @@ class Alive(Question, frozen=True, tag="alive"):
     """A sign of life, with what changed since the last one that was answered."""
 
     topics: Topics = {}
-    gone: Annotated[tuple[TopicText, ...], Meta(max_length=MOST_TOPICS)] = ()
+    gone: Gone = {}
     """Subscriptions that are over; one that is among the topics, too, began anew."""
 
 
@@ -101,7 +104,7 @@ class MoveOut(Question, frozen=True, tag="move_out"):
 
     topics: Topics
     """All of them."""
-    gone: Annotated[tuple[TopicText, ...], Meta(max_length=MOST_TOPICS)] = ()
+    gone: Gone = {}
     """Also of those: what was kept of them is of a subscription that is over."""
 
 

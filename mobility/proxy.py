@@ -179,7 +179,7 @@ class MobilityProxy:
         handler.peer = asker.peer
         if handler.record.final:
             return
-        handler.list_topics(question.call, question.topics)  # it may come again, as after an expiry
+        handler.list_topics(question.call, question.topics, {})  # it may come again after an expiry
         handler.stand_by()
         self._stays.come_back(handler)
 

@@ -86,11 +86,11 @@ def _after(request: web.Request) -> list[tuple[Position, ...] | None]:
     # The header first: a browser that reconnects sends the URL it began with.
     header = request.headers.get("Last-Event-ID")
     texts = [header] if header else request.query.getall("after", [])
-    return [None if text == NOW else _positions(text) for text in texts]
+    return [None if text == NOW else positions_of(text) for text in texts]
 
 
-def _positions(text: str) -> tuple[Position, ...]:
-    """From a list with commas: of each publisher the highest."""
+def positions_of(text: str) -> tuple[Position, ...]:
+    """From a list with commas: of each publisher the highest. BadRequest when it is none."""
     found: dict[PublisherId, Position] = {}
     parts = text.split(",") if text else []
     if len(parts) > MAX_POSITIONS:

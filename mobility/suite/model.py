@@ -122,8 +122,10 @@ class Ledger:
             self._begin(key, event.first)
         elif event.first != at + 1:
             self._wrong(event.topic, f"was told of a gap from {event.first}, and is at {at}")
+        knowable = self.system.topics[event.topic].tells_base
         for version in range(event.first, event.last + 1):
-            expiry = "time to keep" in event.reason
+            # Where only the next message shows what is missing, nobody can say why.
+            expiry = "time to keep" in event.reason or not knowable
             if not self._excused(event.topic, event.publisher, version, expiry):
                 self._wrong(event.topic, f"was told that {version} is missing ({event.reason})")
         self.gaps += 1

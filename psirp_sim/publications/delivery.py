@@ -71,6 +71,7 @@ class Subscription:
         *,
         after: Iterable[tuple[bytes, Position]],
         from_first: Iterable[tuple[bytes, PublisherId, int]],
+        others_from_first: bool,
         durable: str | None,
         by_hand: bool,
         name: str,
@@ -92,6 +93,7 @@ class Subscription:
         }
         for item, publisher, epoch in from_first:
             self._after[item, publisher.raw] = (epoch, 0)
+        self._others_from_first = others_from_first
         self._stored = None if durable is None else PREFIX + durable.encode() + b"\0" + sid
         if self._stored is not None:
             # Who says where it is knows better than what was written down of it.
@@ -150,6 +152,8 @@ class Subscription:
         cursor = self.cursors.get(stream)
         if cursor is None:
             after = self._after.pop(stream, None)
+            if after is None and self._others_from_first:
+                after = (reception.epoch, 0)
             if after is None:
                 cursor = Cursor(reception.epoch, max(1, base), base=base)
                 self._store_beginning(cursor, reception)

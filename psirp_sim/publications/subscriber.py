@@ -94,6 +94,7 @@ class Subscriber:
         *,
         after: Position | Iterable[tuple[bytes, Position]] | None = None,
         from_first: Iterable[tuple[bytes, PublisherId, int]] = (),
+        others_from_first: bool = False,
         durable: str | None = None,
         by_hand: bool = False,
         name: str | None = None,
@@ -106,8 +107,9 @@ class Subscriber:
 
         It begins with the latest version there is; `after` a Position (in a scope: items and
         Positions) it goes on from there, and in the streams named in `from_first` (item, publisher
-        and epoch) it begins with the first version. A `durable` subscription, which is known by
-        that name, goes on where an earlier life of this node was done, but for what `after` says.
+        and epoch) it begins with the first version; with `others_from_first` in all others, too. A
+        `durable` subscription, which is known by that name, goes on where an earlier life of this
+        node was done, but for what `after` says.
         With `by_hand` the listener is done with an event when `Subscription.done` is called,
         otherwise when it returns. `name` is what traces call the subscriber. `refused` is called
         when the rendezvous says no, now or later; `began` when a publisher knows of the
@@ -130,6 +132,7 @@ class Subscriber:
             listener,
             after=after or (),
             from_first=from_first,
+            others_from_first=others_from_first,
             durable=durable,
             by_hand=by_hand,
             name=name or durable or self._env.node,

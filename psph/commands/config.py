@@ -33,6 +33,8 @@ def _masked(settings: dict[str, Any]) -> dict[str, Any]:
         fabric |= {"keys": ["..."] * len(fabric["keys"]), "link_seed": "..."}
     for key in (settings["dns"] or {}).get("key", ()):
         key["secret"] = "..."
+    for publisher in settings["hub"]["publisher"]:
+        publisher["token"] = "..."
     bootstrap = settings["bootstrap"]
     if bootstrap is not None and bootstrap["tsig"] is not None:
         bootstrap["tsig"] |= {"secret": "..."}

@@ -95,10 +95,10 @@ def roam(
     well: `move`, `move URL`, `out` and `quit`. What reads the output knows nothing of all that.
 
     A line `publish TOPIC TEXT` publishes once, in order, from wherever the client is next.
+
+    A TOPIC is a URL, or a native topic of the fabric: psirp:SID/RID, 64 hexadecimal digits each.
     """
-    for topic in topics:
-        following.web_url(topic, "TOPIC")
-    if len({identify(topic).canonical for topic in topics}) < len(topics):
+    if len(set(map(_canonical, topics))) < len(topics):
         raise click.UsageError("TOPIC: the same one is named twice")
     for hub in hubs:
         following.web_url(hub, "--hub")
@@ -112,6 +112,18 @@ def roam(
     following.run(_roam(topics, hubs, every, timeout, state, monitor, settings, token, screen))
     if count is not None and screen.updates < count:
         raise PsphError(f"{screen.updates} of {count} updates came within {timeout:g} s")
+
+
+def _canonical(topic: str) -> str:
+    """One spelling for each topic; a usage error for what is none."""
+    from psph.mobility.native_topics import NATIVE, native_ids
+
+    if not topic.startswith(NATIVE):
+        return identify(following.web_url(topic, "TOPIC")).canonical
+    if native_ids(topic) is None:
+        known = "write psirp:SID/RID, 64 hexadecimal digits in lower case each"
+        raise click.UsageError(f"TOPIC: {topic[:100]!r} is no native topic: {known}")
+    return topic
 
 
 async def _roam(

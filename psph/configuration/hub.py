@@ -19,6 +19,24 @@ from push_hub.leases import LeaseBounds
 Seconds = Annotated[float, Meta(ge=0.1, le=30 * 86_400)]
 
 
+class HubPublisher(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who may send content to the hub, besides who has its admin token."""
+
+    token: Annotated[str, Meta(min_length=16, max_length=1_000)]
+    """What is shown as `Authorization: Bearer TOKEN`."""
+    prefix: str
+    """How the topics begin that it is good for."""
+
+    def __post_init__(self) -> None:
+        try:
+            canonical = identify(self.prefix).canonical
+        except InvalidTopic as error:
+            raise ValueError(f"prefix: {error}") from None
+        # Topics are compared as they are, in their normal form; without a path a name could go on.
+        if self.prefix != canonical or not canonical.startswith(("http:", "https:")):
+            raise ValueError(f"prefix: {self.prefix[:100]!r} must be a URL, like {canonical!r}")
+
+
 class HubConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The role hub: a WebSub hub."""
 
@@ -48,6 +66,8 @@ class HubConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Subscribers who ask for a shorter lease get this one."""
     reader_lease_s: Annotated[float, Meta(ge=1, le=86_400)] = 3_600.0
     """How long a topic is followed for somebody who read it once at /t/."""
+    publisher: list[HubPublisher] = []
+    """Who may send content, for which topics."""
     dns_zones: list[str] = []
     """Zones whose hosts are looked up at bootstrap.nameservers, and not by the system."""
 
@@ -68,7 +88,10 @@ class HubConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             allow_callback=parse_networks(self.allow_callback),
             topic_hosts=tuple(map(_host, self.topic_hosts)),
             # Whoever can read the data directory may publish anything.
-            publishers=(Publisher(token, "http"),),
+            publishers=(
+                Publisher(token, "http"),
+                *(Publisher(each.token, each.prefix) for each in self.publisher),
+            ),
             admin_token=token,
             leases=LeaseBounds(shortest=self.shortest_lease_s),
             reader_lease=self.reader_lease_s,

@@ -10,6 +10,7 @@ from msgspec import Meta
 from mobility.messages import LARGEST
 from mobility.service import LARGEST_QUOTA, LONGEST_KEEP, Quota, Service
 from mobility.settings import ProxySettings
+from psph.mobility.native_topics import NativeScopes
 from push_hub.addresses import parse_networks
 from push_hub.siblings import base_url
 
@@ -39,6 +40,8 @@ class MobilityConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     """Messages of one client address in the long run; ten times as many at once."""
     max_message: Annotated[int, Meta(ge=1_024, le=LARGEST)] = 4 << 20
     """Bytes of one message of a client or of another proxy."""
+    native_scopes: list[str] = []
+    """Scopes of the fabric, as ids, whose native topics clients may have; `*` for all."""
     grace_s: Annotated[float, Meta(ge=0.1, le=600)] = 2.0
     """How long a client whose connection is gone may take to come back before it counts as away."""
     keep_s: Annotated[float, Meta(gt=0, le=LONGEST_KEEP)] = 86_400.0
@@ -54,6 +57,7 @@ class MobilityConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
 
     def __post_init__(self) -> None:
         parse_networks(self.allow_peer)
+        NativeScopes(self.native_scopes)
         for url in self.peers:
             if base_url(url) is None:
                 raise ValueError(f"peers: {url[:100]!r} is no URL of a hub: write http://HOST:PORT")

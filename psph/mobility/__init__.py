@@ -2,8 +2,9 @@
 
 At a PSPH:
 
-* `hub_port`, `fabric_port`, `native_topics`: what the proxy core subscribes at;
-* `sessions`, `routes`: clients over HTTP; `publish_routes`: what they publish;
+* `hub_port`, `fabric_port` with `fabric_base`, `native_topics`: what the proxy core subscribes at;
+* `sessions`, `routes`: clients over HTTP; `native_routes`: native topics for them;
+  `publish_routes`: what they publish;
 * `peers`: other proxies, and which ones they are;
 * `proxy`: puts them together; it runs with the hub's application.
 

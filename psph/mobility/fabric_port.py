@@ -1,15 +1,13 @@
 """The fabric as a pub/sub system that replays: for topics that no hub has, `psirp:SID/RID`.
 
 A subscription begins with the version that is current, and goes on after Positions as far back as
-the publisher's history reaches. The rendezvous knows who publishes, not how far they are, so the
-fabric cannot tell a base.
+the publisher's history reaches (`fabric_base` knows when it is whole).
 """
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from identifiers import InvalidTopic, Position, identify
@@ -18,21 +16,22 @@ from mobility.service import LONGEST_KIND
 from psirp_sim.node import FabricNode
 from psirp_sim.publications.errors import NotPublished
 from psirp_sim.publications.events import Event, Gap, Update
-from psirp_sim.wire.rendezvous import Code
+from psph.mobility.fabric_base import Beginning
+from psph.mobility.native_topics import ANY_SCOPE, NativeScopes, native_ids
 
 _log = logging.getLogger(__name__)
 
-_IDS = re.compile(r"psirp:([0-9a-f]{64})/([0-9a-f]{64})")
 _KIND = "kind"
+_CONTENT_TYPE = "content_type"
 _AGAIN = 200_000_000
 """Nanoseconds after which a publication that cannot be taken yet is tried again."""
 
 
 def ids_of(topic: str) -> tuple[bytes, bytes] | None:
     """Scope and rendezvous id of a native topic, or of a URL; None for what is neither."""
-    found = _IDS.fullmatch(topic)
-    if found is not None:
-        return bytes.fromhex(found[1]), bytes.fromhex(found[2])
+    native = native_ids(topic)
+    if native is not None:
+        return native
     try:
         named = identify(topic)
     except InvalidTopic:
@@ -40,22 +39,33 @@ def ids_of(topic: str) -> tuple[bytes, bytes] | None:
     return named.sid.raw, named.rid.raw
 
 
+def kind_of(metadata: Mapping[str, str]) -> str:
+    """What a client may exclude a publication by: what its publisher called it."""
+    return (metadata.get(_KIND) or metadata.get(_CONTENT_TYPE, ""))[:LONGEST_KIND]
+
+
 class FabricPort:
     """Implements `mobility.port.PubSub` at a node that has begun."""
 
-    def __init__(self, node: FabricNode) -> None:
+    def __init__(self, node: FabricNode, scopes: NativeScopes | None = None) -> None:
+        """Topics of other scopes than these are none: nothing ever comes of them."""
         self._node = node
+        self._scopes = NativeScopes([ANY_SCOPE]) if scopes is None else scopes
 
     def history(self, topic: str) -> int:
         return self._node.settings.publications.history_versions
 
     def subscribe(self, topic: str, after: After, listener: Listener) -> FabricSubscription:
-        return FabricSubscription(self._node, topic, after, listener)
+        return FabricSubscription(self._node, self._ids(topic), topic, after, listener)
+
+    def _ids(self, topic: str) -> tuple[bytes, bytes] | None:
+        ids = ids_of(topic)
+        return ids if ids is not None and ids[0] in self._scopes else None
 
     def publish(
         self, topic: str, position: Position | None, message: Message, done: Callable[[], None]
     ) -> None:
-        ids, client = ids_of(topic), self._node.client
+        ids, client = self._ids(topic), self._node.client
         if ids is None:
             _log.warning("%r is published to, and is no topic", topic[:100])
             return
@@ -83,45 +93,52 @@ class FabricPort:
 class FabricSubscription:
     """One topic for one listener."""
 
-    def __init__(self, node: FabricNode, topic: str, after: After, listener: Listener) -> None:
+    def __init__(
+        self,
+        node: FabricNode,
+        ids: tuple[bytes, bytes] | None,
+        topic: str,
+        after: After,
+        listener: Listener,
+    ) -> None:
         self._node = node
         self._topic = topic
         self._listener = listener
         self._over = False
-        self._subscription = None
-        ids = ids_of(topic)
+        self._beginning = Beginning(node.env, after, self._begun)
         if ids is None:
-            node.env.call_later(0, self._registered, Code.OK)
+            node.env.call_later(0, self._begun, None)
             return
-        self._subscription = node.client.subscribe(
+        self._beginning.subscription = node.client.subscribe(
             *ids,
             self._came,
-            self._answered,
+            self._beginning.answered,
             after=[(ids[1], each) for each in after or ()],
+            others_from_first=after is not None,
             name="mobility",
+            began=self._beginning.look,
         )
 
     def cancel(self) -> None:
         if not self._over:
             self._over = True
-            if self._subscription is not None:
-                self._node.client.unsubscribe(self._subscription)
+            subscription, self._beginning.subscription = self._beginning.subscription, None
+            if subscription is not None:
+                self._node.client.unsubscribe(subscription)
 
-    def _answered(self, code: Code) -> None:
-        # Later: the answer may be known while `subscribe` is still being called.
-        self._node.env.call_later(0, self._registered, code)
-
-    def _registered(self, code: Code) -> None:
-        if not self._over and code is Code.OK:
-            self._listener.subscribed(self._topic, None)
+    def _begun(self, base: After) -> None:
+        if not self._over:
+            self._listener.subscribed(self._topic, base)
 
     def _came(self, event: Event) -> None:
         if self._over:
             return
         if isinstance(event, Update):
-            kind = event.metadata.get(_KIND, "")[:LONGEST_KIND]
-            self._listener.deliver(self._topic, event.position, Message(event.content, kind))
+            message = Message(event.content, kind_of(event.metadata))
+            self._listener.deliver(self._topic, event.position, message)
         elif isinstance(event, Gap):
             first = Position(event.publisher, event.epoch, event.first)
             last = Position(event.publisher, event.epoch, event.last)
             self._listener.gap(self._topic, first, last)
+        # The subscription is done with the event when this returns.
+        self._node.env.call_later(0, self._beginning.look)

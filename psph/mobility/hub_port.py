@@ -16,6 +16,7 @@ from mobility.service import LONGEST_KIND
 from push_hub.errors import Refused, StoreError
 from push_hub.event_stream import Notice
 from push_hub.hub import Hub
+from push_hub.naming import is_web
 from push_hub.store.records import Update
 
 _log = logging.getLogger(__name__)
@@ -78,6 +79,10 @@ class HubSubscription:
         except InvalidTopic as error:
             # Nothing will ever be published there: the subscription is as good as in effect.
             _log.info("a client subscribes to what is no topic: %s", error)
+            self._listener.subscribed(self._name, None)
+            return
+        if not is_web(topic):
+            # As for streams: conversations are for who shows a token of one who takes part.
             self._listener.subscribed(self._name, None)
             return
         while True:

@@ -35,6 +35,14 @@ _RELAYED = "Psph-Relayed"
 _REMEMBERED = 1_000
 """Updates of a topic among which one that comes again is recognised: a client has one under way."""
 _PASSED = ("Authorization", "Content-Type", HEADER)
+_PATH = "/mobility/publish"
+_SHARED = {"Access-Control-Allow-Origin": "*", "X-Content-Type-Options": "nosniff"}
+# What a page has to be allowed before it may send a publication; there are no cookies.
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "POST",
+    "Access-Control-Allow-Headers": ", ".join(_PASSED),
+    "Access-Control-Max-Age": "7200",
+}
 
 
 class PublishRoutes:
@@ -48,7 +56,9 @@ class PublishRoutes:
         """Leads to other PSPHs; set while the proxy runs."""
 
     def add(self, app: web.Application) -> None:
-        app.router.add_post("/mobility/publish", self.post)
+        app.router.add_post(_PATH, self.post)
+        app.router.add_options(_PATH, _allow)
+        app.on_response_prepare.append(_share)
 
     async def post(self, request: web.Request) -> web.Response:
         """POST /mobility/publish?topic=URL"""
@@ -116,7 +126,20 @@ class PublishRoutes:
                 url, data=body, headers={**headers, _RELAYED: "1"}, allow_redirects=False
             ) as answer:
                 said = await answer.content.read(2_000)
-                return web.Response(status=answer.status, body=said)
+                # Not as what the other hub calls it: a browser may take this for a page of ours.
+                kind = "application/json" if answer.status in (200, 201) else "text/plain"
+                return web.Response(status=answer.status, body=said, content_type=kind)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             text = f"the topic's own hub cannot be reached: {reason_of(error)}\n"
             raise web.HTTPBadGateway(text=text) from None
+
+
+async def _allow(request: web.Request) -> web.Response:
+    """OPTIONS /mobility/publish: browsers ask before they send what a page publishes."""
+    return web.Response(status=204, headers=_PREFLIGHT)
+
+
+async def _share(request: web.Request, response: web.StreamResponse) -> None:
+    """Pages of other origins may read the answer, whatever it is."""
+    if request.path == _PATH:
+        response.headers.update(_SHARED)

@@ -37,6 +37,7 @@ from mobility import (
     Update,
 )
 from psirp_sim.runtime.linkless import LinklessNode
+from psph.mobility.native_topics import native_ids
 from psph.mobility.stream_port import StreamAccess
 from push_hub.connecting import USER_AGENT, exact_url, reason_of
 from push_hub.siblings import base_url
@@ -63,6 +64,10 @@ class _Node(LinklessNode):
             super()._core_failed()
 
 
+def _canonical(topic: str) -> str:
+    return topic if native_ids(topic) is not None else identify(topic).canonical
+
+
 class _Said(msgspec.Struct):
     proxy: str
     version: int
@@ -87,7 +92,7 @@ class Roamer:
         `notice` hears of moves; `lost`, with the reason, that the hub is gone: the client is
         nowhere then until it is moved. `token` is what hubs want to see before they publish."""
         self._topics = tuple(topics)
-        if len({identify(each).canonical for each in self._topics}) < len(self._topics):
+        if len(set(map(_canonical, self._topics))) < len(self._topics):
             raise ValueError("the same topic is named twice")
         self._consume = consume
         self._notice = notice

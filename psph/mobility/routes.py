@@ -41,7 +41,7 @@ from push_hub.settings import Rate
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]{22,64}")
 _CORS: Final = {"Access-Control-Allow-Origin": "*"}
-_HEADERS: Final = {
+STREAM_HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
     "X-Accel-Buffering": "no",
@@ -103,7 +103,7 @@ class Routes:
         """GET /mobility/stream?session=WORD"""
         session = self._session(request)
         ended = self._sessions.begin(session)
-        response = web.StreamResponse(headers=_HEADERS)
+        response = web.StreamResponse(headers=STREAM_HEADERS)
         over = asyncio.ensure_future(ended.wait())
         packet: asyncio.Future[bytes] | None = None
         try:
@@ -164,14 +164,14 @@ class Routes:
         if not _WORD.fullmatch(word):
             text = "session: make up a word of 22 to 64 letters, digits, '-' and '_'\n"
             raise web.HTTPBadRequest(text=text, headers=_CORS)
-        session = self._sessions.find(word, _address(request))
+        session = self._sessions.find(word, address_of(request))
         if session is None:
             text = "too many clients are here: go to another proxy\n"
             raise web.HTTPServiceUnavailable(text=text, headers={**_CORS, "Retry-After": "10"})
         return session
 
     async def _packet(self, request: web.Request) -> bytes:
-        wait = self._rate.take(_address(request), time.monotonic())
+        wait = self._rate.take(address_of(request), time.monotonic())
         if wait:
             self.counters["limited"] += 1
             headers = {**_CORS, "Retry-After": str(int(wait) + 1)}
@@ -193,7 +193,7 @@ class Routes:
         return message
 
 
-def _address(request: web.Request) -> str:
+def address_of(request: web.Request) -> str:
     """Who asks, as limits count it."""
     forwarded = request.headers.getall("X-Forwarded-For", ())
     trusted = request.app[HUB].settings.trusted_proxies

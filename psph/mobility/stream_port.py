@@ -1,4 +1,5 @@
-"""The browser stream of a hub as a client's access point: topics come by `/stream`.
+"""The browser stream of a hub as a client's access point: topics come by `/stream`, native ones by
+`/mobility/native`.
 
 What is subscribed to in one moment shares a connection. A connection that ends takes the whole
 place with it: the client is nowhere, and moves.
@@ -91,11 +92,13 @@ class StreamAccess:
 
     def _open(self) -> None:
         """Connections for what was subscribed to since the last time."""
-        waiting, self._new = [each for each in self._new if not each.over], []
+        waiting = sorted((each for each in self._new if not each.over), key=lambda each: each.path)
+        self._new = []
         shares: list[list[StreamSubscription]] = []
         size = _LONGEST_QUERY
         for each in waiting:
-            if size + len(each.query) > _LONGEST_QUERY or len(shares[-1]) == _MOST_TOPICS:
+            full = size + len(each.query) > _LONGEST_QUERY or len(shares[-1]) == _MOST_TOPICS
+            if full or shares[-1][0].path != each.path:
                 shares.append([])
                 size = 0
             shares[-1].append(each)

@@ -1,4 +1,5 @@
-"""One connection to `/stream` of a hub: what comes by it goes to the listeners of its topics."""
+"""One connection to `/stream` of a hub, or to `/mobility/native`: what comes by it goes to the
+listeners of its topics."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from identifiers import InvalidPosition, Position
 from mobility import After, Listener, Message
 from psph.mobility.event_reading import Ended, read_events
 from psph.mobility.hub_port import kind_of
+from psph.mobility.native_topics import NATIVE
 from push_hub.event_stream import BadEvent, ReadEvent
 from push_hub.stream_events import StreamGap, StreamUpdate, read_stream_event
 from push_hub.stream_routes import MAX_POSITIONS, NOW
@@ -45,18 +47,24 @@ class StreamSubscription:
         after = NOW if self.after is None else ",".join(map(str, self.after[-MAX_POSITIONS:]))
         return urlencode([("topic", self.topic), ("after", after)])
 
+    @property
+    def path(self) -> str:
+        """Where the hub has topics of that kind."""
+        return "/mobility/native" if self.topic.startswith(NATIVE) else "/stream"
+
 
 class TopicStream:
-    """A connection for some subscriptions, of different topics."""
+    """A connection for some subscriptions, of different topics and one path."""
 
     def __init__(self, subscriptions: list[StreamSubscription], guard: Guard) -> None:
         self._by_topic = {each.topic: each for each in subscriptions}
+        self._path = subscriptions[0].path
         self._guard = guard
 
     async def read(self, session: aiohttp.ClientSession, url: str) -> str:
         """Hand on what comes until it ends; why it did."""
         query = "&".join(each.query for each in self._by_topic.values())
-        address = f"{url}/stream?base=event&content=whole&{query}"
+        address = f"{url}{self._path}?base=event&content=whole&{query}"
         try:
             async for event in read_events(session, address, _SILENCE):
                 self._heard(event)

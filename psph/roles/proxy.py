@@ -21,7 +21,8 @@ from psph.facades.hub import HubSide, web_update
 from psph.facades.probe import add_probe
 from psph.guide import SiblingHubs
 from psph.mobility.fabric_port import FabricPort
-from psph.mobility.native_topics import NativeTopics
+from psph.mobility.native_routes import NativeRoutes
+from psph.mobility.native_topics import NativeScopes, NativeTopics
 from psph.proxy.control import Side
 from psph.proxy.proxy import Proxy
 from psph.proxy.settings import ProxySettings
@@ -61,11 +62,15 @@ async def start(process: Process, running: RunningNode) -> None:
         _show(process, proxy, joining)
 
     keys = bootstrap.private_keys(process.directory)
+    mobility = process.configuration.mobility
+    scopes = NativeScopes(mobility.native_scopes)
     users = Users(settings.serves, keys, process.configuration.chat)
 
     def extend(app: web.Application) -> None:
         add_probe(app, domain)
         add_chat(app, users)
+        if mobility.enabled:
+            NativeRoutes(running.core, scopes, mobility).add(app)
 
     await hub_role.start(
         process,
@@ -74,7 +79,7 @@ async def start(process: Process, running: RunningNode) -> None:
         extend=extend,
         siblings=SiblingHubs(resolver, domain, bootstrap.endpoint),
         records=resolver,
-        ports=lambda hub, port: NativeTopics(FabricPort(running.core), port),
+        ports=lambda hub, port: NativeTopics(FabricPort(running.core, scopes), port),
     )
     registration = bootstrap.registrar_settings(process.directory)
     if registration is not None:

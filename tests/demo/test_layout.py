@@ -14,6 +14,7 @@ SECRETS = layout.Secrets(
     "a key of the fabric",
     "a seed",
     dict.fromkeys(layout.DOMAINS, "c2l4dGVlbiBieXRlcyBhdCBsZWFzdA=="),
+    "the token of the page",
 )
 PORTS = {name: 12_000 + number for number, name in enumerate(layout.port_names())}
 

@@ -329,7 +329,8 @@ def test_beyond_loopback_a_token_is_asked_for(tmp_path):
 
         async def main():
             async with aiohttp.ClientSession() as session:
-                for path in ("/", "/web/icon.svg", "/api/world", "/api/events?page=x"):
+                hub = f"/hubs/{A}/mobility"
+                for path in ("/", "/web/icon.svg", "/api/world", "/api/events?page=x", hub):
                     async with session.get(url + path) as answer:
                         assert answer.status == 401
                     async with session.get(url + path, headers=_bearer(token + "x")) as answer:
@@ -342,6 +343,8 @@ def test_beyond_loopback_a_token_is_asked_for(tmp_path):
                         assert str(answer.url) == f"{url}/", "the token does not stay in sight"
                     async with browser.get(f"{url}/api/world") as answer:
                         assert answer.status == 200
+                async with session.get(url + hub, headers=_bearer(token)) as answer:
+                    assert (await answer.json())["proxy"] == f"http://{found['domains'][0]['psph']}"
                 topic = found["domains"][0]["topics"][0]
                 async with session.get(topic["local"]) as answer:
                     feed = read_feed("application/atom+xml", await answer.read())
@@ -351,8 +354,37 @@ def test_beyond_loopback_a_token_is_asked_for(tmp_path):
                 outside = topic["local"].replace("127.0.0.1", address)
                 async with session.post(f"{outside}/publish", data="x") as answer:
                     assert answer.status == (201 if address == "127.0.0.1" else 403)
+                if address != "127.0.0.1":
+                    with pytest.raises(aiohttp.ClientConnectorError):  # the hubs stay at home
+                        await session.get(found["domains"][0]["hub"].replace("127.0.0.1", address))
 
         run(main())
+
+
+def test_hubs_are_passed_on_as_far_as_a_client_that_moves_needs_them(world):
+    async def main():
+        async with aiohttp.ClientSession() as session:
+            for method, path in (
+                ("GET", f"{A}/hub"), ("GET", f"{A}/t/http://x.test/"), ("POST", f"{A}/hub"),
+                ("POST", f"{A}/mobility/relay"), ("GET", f"{A}/chat/stream"),
+                ("GET", f"{A}/metrics"), ("GET", "site-c.test/mobility"),
+            ):  # fmt: skip
+                async with session.request(method, f"{world}/hubs/{path}") as answer:
+                    assert answer.status == 404, path
+            # What the hub refuses is refused in its words.
+            url = f"{world}/hubs/{B}/mobility/messages"
+            async with session.post(url, params={"session": "w" * 30}, data="{") as answer:
+                assert (answer.status, "no message" in await answer.text()) == (400, True)
+            url = f"{world}/hubs/{B}/mobility/publish"
+            headers = {"Psph-Publication": f"{'70' * 16}.1.1", **_bearer("wrong")}
+            topic = {"topic": f"http://news.{B}/said"}
+            async with session.post(url, params=topic, data="x", headers=headers) as answer:
+                assert answer.status == 401
+            async with session.get(url.replace("publish", "stream?session=" + "w" * 30)) as answer:
+                assert answer.content_type == "text/event-stream"
+                assert await answer.content.readuntil(b"\n\n") == b"retry: 1000\n\n"
+
+    run(main())
 
 
 def _bearer(token):

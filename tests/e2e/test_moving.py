@@ -1,8 +1,9 @@
 """A client that moves between three PSPHs while updates come, and the one it has just left is
 killed: `psph roam` prints every update once, in order.
 
-A fourth PSPH, of another domain, is where the updates enter; they cross the fabric. With
-PSPH_LONG_MOVES set it is 5,000 updates, which is what .ci/run does.
+A fourth PSPH, of another domain, is where the updates enter; they cross the fabric. Those of a
+native topic enter at a node of the fabric that is no PSPH. With PSPH_LONG_MOVES set it is 5,000
+updates, which is what .ci/run does.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import subprocess
 import time
+import urllib.error
 import urllib.request
 
 import aiohttp
@@ -20,15 +22,24 @@ import pyarrow.parquet
 import pytest
 
 from bootstrap import Resolver
+from psirp_sim.rendezvous.settings import RendezvousSettings
+from psirp_sim.runtime.client import FabricClient
+from psirp_sim.runtime.durations import MILLISECOND, SECOND
+from psirp_sim.settings import FabricSettings
+from psirp_sim.wire.sealing import FabricKeys
 from psph.mobility.peers import KnownProxies
 from tests.e2e.domains import PSPH, Domains, Psph
+from tests.e2e.moving_page import moving_page
 from tests.e2e.node_process import PATIENCE, eventually
+from tests.push_hub.browser import installed
 
 A, B = "site-a.test", "site-b.test"
 PLACES = tuple(f"{number}.{A}" for number in ("one", "two", "three"))
 UPDATES, KILLS = (5_000, 5) if os.environ.get("PSPH_LONG_MOVES") else (1_000, 2)
 RATE = 200.0
 LONG = 3 * PATIENCE
+SCOPE = "5c" * 32
+"""Whose native topics the PSPHs pass on."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +49,7 @@ def world(tmp_path_factory):
     psphs = [Psph(A, one, mobility="buffer = true"), Psph(A, two), Psph(A, three), B]
     with Domains(
         tmp_path_factory.mktemp("moving"), psphs, nodes=3, linger=5.0,
-        traces="rotate_seconds = 1.0",
+        traces="rotate_seconds = 1.0", mobility=f'native_scopes = ["{SCOPE}"]',
     ) as domains:  # fmt: skip
         domains.start()
         yield domains
@@ -180,6 +191,61 @@ def test_nothing_is_lost_or_doubled_while_the_proxy_just_left_is_killed(world, t
 
 
 @pytest.mark.timeout(300)
+def test_a_native_topic_of_the_fabric_is_followed_from_place_to_place(world):
+    """Its publisher is a node of the fabric that knows nothing of hubs."""
+    sid, rid = bytes.fromhex(SCOPE), bytes.fromhex("ab" * 32)
+    topic = f"psirp:{sid.hex()}/{rid.hex()}"
+    settings = FabricSettings(
+        keys=FabricKeys("end to end domains"), link_seed=b"end to end domains",
+        hello_interval=200 * MILLISECOND,
+        # Of the world's: whoever renews less often than its servers forget is forgotten.
+        rendezvous=RendezvousSettings(members=("n0", "n1"), lease=6 * SECOND, settle=2 * SECOND),
+    )  # fmt: skip
+
+    async def publish(fabric, killer):
+        number = 0
+        while number < 200 or not killer.kills:
+            number += 1
+            await fabric.publish(sid, rid, b"%d" % number, {"content_type": "text/plain"})
+            await asyncio.sleep(0.01)
+        return number
+
+    async def main():
+        killer = Killer(world)
+        async with FabricClient.connect(
+            "sensor", servers=[("127.0.0.1", world.ports["n0"])], settings=settings,
+            timeout=PATIENCE,
+        ) as fabric:  # fmt: skip
+            await fabric.publish(sid, rid, b"0")
+            roaming = await roam(world, topic, "--every", 1)
+            try:
+                at = (await roaming.until("moved_in"))["proxy"]
+                task = asyncio.create_task(publish(fabric, killer))
+                while not task.done() or roaming.last < task.result():
+                    said = await roaming.next()
+                    if said["event"] == "moved_in" and said["proxy"] != at:
+                        killer.left(at)
+                        at = said["proxy"]
+                await roaming.quit()
+            finally:
+                await roaming.end()
+                await killer.end()
+            return roaming, task.result()
+
+    roaming, published = asyncio.run(main())
+    updates = roaming.of("update")
+    # What was there before it came may be the first.
+    came = [int(each["body"]) for each in updates if each["body"] != "0"]
+    assert came == list(range(1, published + 1))
+    assert updates[-1]["kind"] == "text/plain"
+    assert not roaming.of("gap")
+    # Another scope is none of the client's business.
+    url = f"{world.hub(PLACES[0])}/mobility/native?topic=psirp:{'00' * 32}/{rid.hex()}"
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(url, timeout=PATIENCE)
+
+
+@pytest.mark.timeout(300)
 def test_a_moving_publisher_is_heard_once_and_in_order(world):
     """Through three PSPHs in turn, to the topic's own hub, of which the client knows nothing."""
     topic, end = f"http://news.{B}/from-a-train", 0
@@ -224,6 +290,57 @@ def test_a_moving_publisher_is_heard_once_and_in_order(world):
 
     heard, published = asyncio.run(main())
     assert heard == [*range(1, published + 1), end]
+
+
+def recorded(world, topic):
+    """What the topic's own hub has, from the beginning."""
+    url = f"{world.hub(B)}/stream?base=event&content=whole&after=&topic={topic}"
+    found = []
+    with urllib.request.urlopen(url, timeout=PATIENCE) as stream:
+        for line in stream:
+            if line.startswith(b"event: base"):
+                break
+            if line.startswith(b"data: {"):
+                body = json.loads(line.removeprefix(b"data: "))["body_b64"]
+                found.append(int(base64.b64decode(body)))
+    return found
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(installed() is None, reason="Chromium is not installed")
+def test_what_a_page_publishes_while_it_moves_comes_once_and_in_order(world):
+    """The hub that it has just left is dead, and it is loaded again with publications in hand."""
+    topic, here = f"http://news.{B}/from-a-page", PLACES[1:]
+    dead = world.proxies[here[0]]
+    keep_publishing = """topic => {
+        const publish = () => roamer.publish(topic, `${(window.count = (window.count ?? 0) + 1)}`);
+        window.publishing = setInterval(publish, 5);
+    }"""
+    hubs = [world.hub(each) for each in here]
+    with moving_page(name="publisher", hubs=hubs, token=world.token(B)) as moving:
+        moving.do("() => { roamer.start(); }")
+        moving.do(keep_publishing, topic)
+        moving.until("told.filter(({type}) => type === 'published').length >= 10")
+        moving.do("hub => { roamer.move(hub); }", hubs[1])
+        dead.kill()
+        try:
+            moving.until("roamer.hub === roamer.hubs[1] && roamer.stage === 'live'")
+            moving.until("told.filter(({type}) => type === 'published').length >= 30")
+            # Nowhere, and then in another life of the page: what was not sent is.
+            moving.do("() => roamer.stop()")
+            moving.until("roamer.unsent >= 20")
+            count = moving.do("() => { clearInterval(publishing); return count; }")
+            moving.load()
+            assert moving.do("() => roamer.unsent") >= 20
+            moving.do("() => { roamer.start(); }")
+            moving.until("roamer.unsent === 0")
+            # In a tab that is not the client: the one that is sends it.
+            last = moving.tab().evaluate("topic => roamer.publish(topic, '0')", topic)
+            moving.until(f"told.some(({{position}}) => position === '{last}')")
+        finally:
+            dead.launch()
+            dead.ready()
+    assert recorded(world, topic) == [*range(1, count + 1), 0]
 
 
 def test_a_proxy_is_known_by_the_records_of_its_own_zone(world):

@@ -100,6 +100,26 @@ def test_who_is_live_consumes_while_it_leaves():
     assert world.versions() == [1], "it heard of the stream for the first time"
 
 
+def test_what_was_heard_is_noted_although_a_buffer_had_something_earlier():
+    """That is known already when the client hears for itself, and was not written then."""
+    world = SilentWorld()
+    client = world.add()
+    world.move_in("a", own=20, of_proxy=20)
+    client.connection_lost()
+    world.publish()
+    world.run(100)
+    world.move_in("b", own=20, of_proxy=NEVER)
+    assert client.flows["news"].heard, "the buffer of a had it"
+    world.publish()
+    world.run(100)
+    assert client.stage == "moving in"
+    world.sim.crash("client")
+    world.sim.restart("client")
+    world.run(10)
+    (flow,) = world.client().flows.values()
+    assert [each.version for each in flow.heard.values()] == [1]
+
+
 @pytest.mark.parametrize("crashes", [False, True])
 def test_what_was_heard_and_could_not_be_placed_is_told_as_missing(crashes):
     """No proxy had taken over, and the first might have had something earlier."""

@@ -45,7 +45,7 @@ EXAMPLES = [
         service=Service(keep=5.0, topic=Quota(1, 2), first=Sacrifice.TOPIC, exclude=("a*",)),
         alive=2.0,
     ),
-    Alive(**WHO, topics=TOPICS, gone=("old",)),
+    Alive(**WHO, topics=TOPICS, gone={"old": 3}),
     Arrived(**WHO, bytes=9, peer="a", reason="quota"),
     MoveOut(**WHO, topics=TOPICS),
     Fetch(**WHO, proxy="a", stay=2, life=8, after=6, most=100, stop=True),

@@ -23,6 +23,7 @@ def told_that_the_last_is_missing(what, published, quota):
     trial = MobilitySuite().trial(11350)
     world, ledger = trial.world, trial.ledgers["client1"]
     trial.system.topics[QUIET] = SimulatedTopic(QUIET, history=0)
+    trial.wanted["client1"].append(QUIET)
     ledger.quota, ledger.newest_go = quota, True
     fault = next(kind for kind in trial.faults() if kind.name == what)
 

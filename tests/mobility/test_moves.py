@@ -10,6 +10,18 @@ from psirp_sim.runtime.durations import SECOND
 from tests.mobility.world import World
 from traces import Stage, check
 
+
+def moved_out(seed=1, history=1_000_000, slowest=20, **settings):
+    """A world, and its client, which has been at a and is nowhere."""
+    world = World(seed=seed, history=history, slowest=slowest)
+    client = world.add(**settings)
+    world.arrive("a")
+    client.move_out()
+    world.run(200)
+    assert client.stage == "detached"
+    return world, client
+
+
 HISTORIES = pytest.mark.parametrize("history", [0, 3, 1_000_000], ids=["none", "short", "long"])
 
 
@@ -32,11 +44,7 @@ def test_a_move_between_two_proxies(history):
 
 
 def test_what_the_history_has_is_not_buffered():
-    world = World(history=1_000)
-    client = world.add(service=Service(topic=Quota(1_000)))
-    world.arrive("a")
-    client.move_out()
-    world.run(200)
+    world, _ = moved_out(history=1_000, service=Service(topic=Quota(1_000)))
     world.publish(50)
     assert world.proxy("a").buffered_bytes == 0
     world.arrive("b")
@@ -45,11 +53,7 @@ def test_what_the_history_has_is_not_buffered():
 
 @HISTORIES
 def test_the_same_proxy_again(history):
-    world = World(history=history)
-    client = world.add()
-    world.arrive("a")
-    client.move_out()
-    world.run(200)
+    world, _ = moved_out(history=history)
     world.publish(20)
     world.arrive("a")
     assert world.versions() == list(range(1, 21))
@@ -87,11 +91,7 @@ def test_a_client_that_vanishes(history, noticed):
 
 @HISTORIES
 def test_a_move_out_during_a_move_in(history):
-    world = World(history=history)
-    client = world.add()
-    world.arrive("a")
-    client.move_out()
-    world.run(200)
+    world, client = moved_out(history=history)
     world.publish(20)
     world.partition("a", "b")
     client.move_in("b")
@@ -110,11 +110,7 @@ def test_a_move_out_during_a_move_in(history):
 
 @HISTORIES
 def test_a_third_proxy_before_the_second_finished(history):
-    world = World(history=history)
-    client = world.add()
-    world.arrive("a")
-    client.move_out()
-    world.run(200)
+    world, client = moved_out(history=history)
     world.publish(20)
     world.partition("a", "b")
     client.move_in("b")
@@ -151,11 +147,7 @@ def test_two_move_ins_with_the_same_id():
 
 
 def test_nobody_collects_with_another_secret():
-    world = World(history=0)
-    client = world.add()
-    world.arrive("a")
-    client.move_out()
-    world.run(200)
+    world, client = moved_out(history=0)
     world.publish(5)
     thief = world.add("thief", secret=b"t" * 32)
     thief._debts.claimed = client._debts.claimed  # knows everything but the secret
@@ -169,11 +161,7 @@ def test_nobody_collects_with_another_secret():
 
 @pytest.mark.parametrize("history", [0, 3])
 def test_a_proxy_that_crashes_with_buffers(history):
-    world = World(history=history)
-    client = world.add()
-    world.arrive("a")
-    client.move_out()
-    world.run(200)
+    world, _ = moved_out(history=history)
     world.publish(20)
     world.run(50)
     world.sim.crash("a")
@@ -186,11 +174,7 @@ def test_a_proxy_that_crashes_with_buffers(history):
 
 
 def test_a_proxy_that_was_down_tells_what_it_missed():
-    world = World(history=0)
-    client = world.add()
-    world.arrive("a")
-    client.move_out()
-    world.run(200)
+    world, _ = moved_out(history=0)
     world.publish(4)
     world.run(50)
     world.sim.crash("a")
@@ -204,11 +188,7 @@ def test_a_proxy_that_was_down_tells_what_it_missed():
 
 @pytest.mark.parametrize("history", [0, 3])
 def test_a_proxy_that_cannot_be_reached_at_move_in(history):
-    world = World(history=history)
-    client = world.add()
-    world.arrive("a")
-    client.move_out()
-    world.run(200)
+    world, client = moved_out(history=history)
     world.publish(20)
     for other in ("b", "c"):
         world.partition("a", other)
@@ -223,11 +203,7 @@ def test_a_proxy_that_cannot_be_reached_at_move_in(history):
 
 
 def test_a_proxy_that_is_never_reached_again():
-    world = World(history=3)
-    client = world.add(patience=2 * SECOND)
-    world.arrive("a")
-    client.move_out()
-    world.run(200)
+    world, client = moved_out(history=3, patience=2 * SECOND)
     world.publish(20)
     world.sim.crash("a")
     client.move_in("b")
@@ -240,11 +216,7 @@ def test_a_proxy_that_is_never_reached_again():
 
 
 def test_an_unreachable_proxy_does_not_matter_where_the_history_has_everything():
-    world = World()
-    client = world.add()
-    world.arrive("a")
-    client.move_out()
-    world.run(200)
+    world, client = moved_out()
     world.publish(20)
     world.sim.crash("a")
     client.move_in("b")
@@ -327,11 +299,7 @@ def test_what_a_moving_client_publishes_is_sent_once_and_in_order():
 
 
 def test_hand_offs_are_traced():
-    world = World(history=0)
-    client = world.add()
-    world.arrive("a")
-    client.move_out()
-    world.run(200)
+    world, client = moved_out(history=0)
     world.publish(3)
     world.arrive("b")
     for event in world.trace.events:
@@ -378,11 +346,7 @@ def test_a_client_that_vanishes_before_it_reported_where_it_began():
 
 def test_what_only_the_new_proxy_heard_is_collected_from_it():
     """The old proxy was down when it was published, the client not subscribed yet."""
-    world = World(seed=4, history=0, slowest=400)
-    client = world.add()
-    world.arrive("a")
-    client.move_out()
-    world.run(200)
+    world, client = moved_out(seed=4, history=0, slowest=400)
     world.sim.crash("a")
     client.move_in("b")
     while not client._attendance.welcomed:

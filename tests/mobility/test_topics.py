@@ -7,7 +7,7 @@ import pytest
 
 from mobility import Service
 from mobility.messages import Alive, encode
-from psirp_sim.runtime.durations import SECOND
+from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from tests.mobility.world import World
 
 TOPICS = ("news", "other")
@@ -85,13 +85,33 @@ def test_a_list_of_topics_that_is_late_undoes_nothing():
     client = world.add(topics=TOPICS)
     world.arrive("a")
     (handler,) = world.proxy("a").handlers.values()
-    late = encode(Alive(**client.who, call=handler.record.asked, gone=("news",)))
+    late = encode(
+        Alive(**client.who, call=handler.record.asked, gone={"news": handler.record.asked})
+    )
     client.unsubscribe("news")
     client.subscribe("news")
     world.run(500)
     world.proxy("a").receive("client", late)
     client.connection_lost()
     world.publish(3)
+    world.arrive("b")
+    assert world.versions() == [1, 2, 3]
+
+
+def test_an_unsubscription_that_is_said_again_ends_nothing():
+    """Its answer was lost, so the next sign of life says it, too; the topic is wanted again."""
+    world = World(history=0, topics=TOPICS)
+    client = world.add(topics=TOPICS)
+    world.arrive("a")
+    (handler,) = world.proxy("a").handlers.values()
+    client.unsubscribe("news")
+    client.subscribe("news")
+    world.run(500)
+    client.connection_lost()
+    world.publish(3)
+    said = handler.record.asked
+    again = Alive(**client.who, call=said + 1, topics={"news": None}, gone={"news": said})
+    world.proxy("a").receive("client", encode(again))
     world.arrive("b")
     assert world.versions() == [1, 2, 3]
 
@@ -157,9 +177,13 @@ def test_a_stay_that_expired_and_is_taken_up_again_has_the_topics_of_today():
     world.run(1_500)
     (handler,) = world.proxy("a").handlers.values()
     assert handler.state == "expired"
+    world.system.slowest = SECOND
     client.subscribe("news")
-    world.run(200)
-    assert handler.state == "here"
+    world.system.slowest = 20 * MILLISECOND
+    while not client._attendance.welcomed or handler.state != "here":
+        world.run(1)
+    assert not client.flows["news"].ready, "the proxy is not told again where it began"
+    world.run(1_000)
     client.connection_lost()
     world.publish(3)
     world.arrive("b")

@@ -28,6 +28,7 @@ GOOD = """
 name = "a1"
 domain = "site-a.test"
 """
+PUBLISHER = '[[hub.publisher]]\ntoken = "{token}"\nprefix = "{prefix}"\n'
 
 
 def written(tmp_path, text):
@@ -52,6 +53,14 @@ def test_a_good_file(tmp_path):
         (GOOD + "[traces]\nrotate_bytes = 'x'", 'key "traces.rotate_bytes": expected int, got str'),
         (GOOD + "[traces]\nrotate_bytes = 0", 'key "traces.rotate_bytes": expected int >= 1'),
         (GOOD.replace("a1", "A 1"), "key \"node\": name 'A 1' must be 1 to 63 lower-case"),
+        (GOOD + PUBLISHER.format(token="short", prefix="http://a.test/"), "length >= 16"),
+        (GOOD + PUBLISHER.format(token="x" * 16, prefix="http://a.test"), "'http://a.test/'"),
+        (GOOD + PUBLISHER.format(token="x" * 16, prefix="xmpp:a@a.test"), "must be a URL"),
+        (
+            GOOD + PUBLISHER.format(token="x" * 16, prefix="a.test"),
+            'key "hub.publisher[0]": prefix',
+        ),
+        (GOOD + "[mobility]\nnative_scopes = ['5C']", "'5C' is no scope id"),
         ("node = 3", 'key "node": expected object, got int'),
         (b"\xff\xfe", "not valid TOML"),
         ("node = [" * 5000, "not valid TOML"),
@@ -231,7 +240,7 @@ def test_anything_is_accepted_or_refused_by_name(data):
 
 def test_config_shows_every_setting_but_no_secret(capsys):
     out = ""
-    for name in ("six-nodes/n1.toml", "dns.toml", "registering.toml"):
+    for name in ("six-nodes/n1.toml", "dns.toml", "registering.toml", "moving.toml"):
         assert cli.run(["config", str(DOCS.parent / "examples" / name)]) == 0
         out += capsys.readouterr().out
     assert "is valid" in out

@@ -44,6 +44,7 @@ export class Flow {
       new Map((written ?? []).map(parsePosition).map((each) => [each.publisher, each]));
     this.#cursor = byPublisher(this.#begun ? kept.places : []);
     this.#heard = byPublisher(kept?.heard);
+    this.noted = this.heard.join(); // as it was last written
     this.restart();
   }
 

@@ -48,7 +48,8 @@ export class Link {
     const after = places === null ? "now" : places.join(",");
     const query = new URLSearchParams({ topic, after, base: "event", content: "whole" });
     const parsed = (handler) => (data) => handler(JSON.parse(data));
-    this.#listen(`/stream?${query}`, {
+    const path = topic.startsWith("psirp:") ? "/mobility/native" : "/stream";
+    this.#listen(`${path}?${query}`, {
       message: parsed(update),
       gap: parsed(gap),
       // It is said when the hub has caught up: what is newer than `places` was sent before it.

@@ -7,7 +7,7 @@
 
 const VERSION = 1;
 
-function storage() {
+export function storage() {
   try {
     return window.localStorage;
   } catch {

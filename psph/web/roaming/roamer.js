@@ -7,6 +7,7 @@
 //   });
 //   roamer.start();
 //   roamer.move("http://hub-b.test");
+//   roamer.publish(URL, "text");
 //
 // A move, a reload and a stream that broke are the same thing: the client claims its next epoch,
 // goes on at a hub after the Positions it keeps, and asks the proxies of earlier stays for what
@@ -16,6 +17,7 @@ import { emptied, pause } from "./collecting.js";
 import { Flow, parsePosition } from "./flow.js";
 import { Link } from "./link.js";
 import { Memory } from "./memory.js";
+import { Outgoing } from "./outgoing.js";
 import { Speeds, askHub } from "./speeds.js";
 
 const MOST_DEBTS = 16; // stays that may keep something; of more, the oldest is given up
@@ -37,6 +39,7 @@ export class Roamer {
   #consume;
   #notice;
   #memory;
+  #outgoing;
   #topics;
   #service;
   #kept = null;
@@ -57,8 +60,11 @@ export class Roamer {
 
   // `consume(event, effect)` gets updates, gaps and resets in order, and what it returned last;
   // what it returns is written together with the Position. `notice(notice)` hears of moves. `name`
-  // is what this client is called in localStorage. `service` is what docs/mobility.md says.
-  constructor({ name, hubs, topics, consume, notice = () => {}, service = {}, distance }) {
+  // is what this client is called in localStorage. `service` is what docs/mobility.md says. `token`,
+  // or what it returns for a topic, is what the topic's hub wants to see of who publishes.
+  constructor({
+    name, hubs, topics, consume, notice = () => {}, service = {}, token = "", distance,
+  }) {
     this.hubs = hubs.map((hub) => hub.replace(/\/(hub)?$/, ""));
     this.speeds = new Speeds(distance);
     this.#topics = [...topics];
@@ -67,6 +73,10 @@ export class Roamer {
     this.#service = service;
     this.#memory = new Memory(name);
     this.#kept = this.#memory.load();
+    this.#outgoing = new Outgoing(name, {
+      token: typeof token === "function" ? token : () => token,
+      told: (notice) => this.#notice(notice),
+    });
     this.#memory.watch(() => this.#checkClaim());
   }
 
@@ -97,6 +107,22 @@ export class Roamer {
     this.#detach();
     for (const each of this.#timers) clearInterval(each);
     this.#timers = [];
+  }
+
+  // Publish once, in order, from here or from wherever the client is next: its Position, which
+  // `withdraw` takes. An Error when too much waits already.
+  publish(topic, body, kind = "text/plain") {
+    return this.#outgoing.publish(topic, body, kind);
+  }
+
+  // Forget a publication that no hub has taken; false when there is none.
+  withdraw(position) {
+    return this.#outgoing.withdraw(position);
+  }
+
+  // Publications that no hub has taken yet.
+  get unsent() {
+    return this.#outgoing.size;
   }
 
   // Moving
@@ -163,10 +189,11 @@ export class Roamer {
           }),
       });
     }
-    this.#moveIn(link);
+    this.#moveIn(link, move);
+    this.#outgoing.open(hub);
   }
 
-  async #moveIn(link) {
+  async #moveIn(link, move) {
     for (;;) {
       const question = { topics: this.#places(), service: this.#service, alive: ALIVE };
       const answer = await link.ask({ type: "move_in", ...this.#who, ...question });
@@ -176,6 +203,7 @@ export class Roamer {
         this.#report = answer.report === true;
         this.#signOfLife();
         this.#release(link);
+        if (!this.#flows.size) this.#arrived(move); // it only publishes
         return;
       }
       await pause(LONGEST_PAUSE);
@@ -192,6 +220,7 @@ export class Roamer {
   }
 
   #detach() {
+    this.#outgoing.close();
     this.#link?.close();
     this.#link = null;
     this.#welcomed = this.#report = false;
@@ -209,11 +238,11 @@ export class Roamer {
 
   // Something came from the hub: it changes the flow, and may let others pass or end the move.
   #heard(flow, move, change) {
-    const [link, waiting] = [this.#link, flow.heard.join()];
+    const link = this.#link;
     change();
     this.#pass(flow, flow.take());
     // What waits here may be nowhere else.
-    const more = link === this.#link && flow.heard.join() !== waiting;
+    const more = link === this.#link && flow.heard.join() !== flow.noted;
     if (more && this.#checkClaim()) this.#note(flow);
     if (link !== this.#link || !flow.caughtUp) return;
     // Of a flow that is live nobody is left who could fill a hole.
@@ -239,6 +268,7 @@ export class Roamer {
   // Position and effect in one write.
   #note(flow) {
     this.#kept.topics[flow.topic] = flow.keep();
+    flow.noted = flow.heard.join();
     this.#memory.save();
   }
 
@@ -248,11 +278,15 @@ export class Roamer {
     if (this.#link === null) return;
     const ms = performance.now() - move.began;
     this.#notice({ type: "live", topic: flow.topic, ...move, ms });
+    this.#arrived(move);
+  }
+
+  #arrived(move) {
     if (this.stage !== "moving" || ![...this.#flows.values()].every((each) => each.live)) return;
     this.stage = "live";
     this.#link.ask({ type: "arrived", ...this.#who, bytes: move.collected ?? 0 });
     this.#release(this.#link);
-    this.#notice({ type: "moved", ...move, ms });
+    this.#notice({ type: "moved", ...move, ms: performance.now() - move.began });
   }
 
   // Collecting: only what the hub's own history cannot bring.
@@ -311,7 +345,7 @@ export class Roamer {
     if (!link || !this.#welcomed || !(due || this.#report)) return;
     const topics = this.#report ? this.#places() : {};
     const answer = await link.ask({ type: "alive", ...this.#who, topics });
-    if (link === this.#link && answer.code === "stranger") this.#moveIn(link);
+    if (link === this.#link && answer.code === "stranger") this.#moveIn(link, {});
   }
 
   async #look() {

@@ -10,12 +10,19 @@ import { Lines, counted, noted } from "./versions.js";
 const FAR = 150; // milliseconds that somebody who pretends to be elsewhere is away
 const EVERY = 700; // between publications
 const MOST_MOVES = 40;
+const MOST_SAID = 60;
 const NAME = "psph roaming page ";
 
 const isLoopback = (host) => /^(localhost|127\.[0-9.]+|\[::1\])$/.test(host);
 
+// The hubs listen on the machine that the world runs on. Elsewhere the page's server passes on what
+// a client that moves asks of them.
+const reachable = ({ name, hub }) =>
+  isLoopback(location.hostname) ? hub : `${location.origin}/hubs/${name}`;
+
 export class Roam {
   #world;
+  #domains; // each with the hub as this page reaches it
   #roamer = null;
   #lines = null;
   #topics;
@@ -27,6 +34,7 @@ export class Roam {
 
   constructor({ world }) {
     this.#world = world;
+    this.#domains = world.domains.map((domain) => ({ ...domain, hub: reachable(domain) }));
     // The first feed of each domain: while a PSPH is stopped its website has nobody to tell, and
     // the other line shows that the stream goes on.
     this.#topics = world.domains.map(({ topics }) => topics[0]).filter(Boolean);
@@ -35,21 +43,11 @@ export class Roam {
   // The view is looked at: now, and not before, the page connects to a hub.
   shown() {
     if (this.#roamer) return;
-    const { domains } = this.#world;
-    const inside = ({ hub }) => !hub || isLoopback(new URL(hub).hostname);
-    const unreachable = !isLoopback(location.hostname) && domains.some(inside);
-    at("roam-body").hidden = unreachable;
-    at("roam-trouble").hidden = !unreachable;
-    if (unreachable) {
-      setText(at("roam-trouble"), "The hubs of this world can be reached only on the machine that"
-        + " it runs on. Open the page there to roam.");
-      return;
-    }
     this.#forgetOtherWorlds();
     this.#lines = new Lines(this.#world, this.#topics);
     this.#roamer = new Roamer({
       name: `page ${this.#world.identity}`,
-      hubs: domains.map(({ hub }) => hub),
+      hubs: this.#domains.map(({ hub }) => hub),
       topics: this.#topics,
       consume: (event, effect) => {
         const after = noted(effect, event, this.#sideOf(this.#roamer.hub));
@@ -57,6 +55,7 @@ export class Roam {
         return after;
       },
       notice: (notice) => this.#noticed(notice),
+      token: this.#world.publishing.token,
       distance: (hub) => (this.#near && this.#near !== hub ? FAR : 0),
     });
     this.#showControls();
@@ -78,7 +77,7 @@ export class Roam {
   }
 
   #domainOf(hub) {
-    return this.#world.domains.find((each) => each.hub === hub)?.name ?? hub;
+    return this.#domains.find((each) => each.hub === hub)?.name ?? hub;
   }
 
   #sideOf(hub) {
@@ -88,7 +87,7 @@ export class Roam {
   // Controls
 
   #showControls() {
-    at("places").append(...this.#world.domains.map((domain) => this.#place(domain)));
+    at("places").append(...this.#domains.map((domain) => this.#place(domain)));
     const near = (hub, words, checked) => {
       const radio = element("input", { type: "radio", name: "near", checked });
       radio.addEventListener("change", () => (this.#near = hub));
@@ -96,7 +95,7 @@ export class Roam {
     };
     at("near").append(
       near("", "neither", true),
-      ...this.#world.domains.map(({ hub, name }) => near(hub, name, false)),
+      ...this.#domains.map(({ hub, name }) => near(hub, name, false)),
     );
     at("roam-faster").addEventListener("change", ({ target }) => {
       this.#roamer.followFaster = target.checked;
@@ -104,6 +103,13 @@ export class Roam {
     at("roam-take").addEventListener("click", () => this.#roamer.start());
     at("roam-publish").addEventListener("click", () => this.#publish());
     at("roam-keep").addEventListener("click", () => this.#keepPublishing());
+    const { topic } = this.#world.publishing;
+    at("roam-say").hidden = !topic;
+    setText(at("roam-topic"), this.#world.nameOf(topic));
+    at("roam-say").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#say(topic, at("roam-text").value.trim());
+    });
   }
 
   #place({ name, node, hub }) {
@@ -124,12 +130,12 @@ export class Roam {
   async #switch(node, hub, toggle) {
     const up = this.#roamer.speeds.of(hub) === null;
     toggle.disabled = true;
-    this.#say(up ? `Starting ${node} …` : `Stopping ${node} …`);
+    this.#tell(up ? `Starting ${node} …` : `Stopping ${node} …`);
     try {
       await post(`/api/network/nodes/${node}`, { up });
-      this.#say("");
+      this.#tell("");
     } catch (error) {
-      this.#say(error.message, true);
+      this.#tell(error.message, true);
     } finally {
       await this.#roamer.speeds.look(hub);
       toggle.disabled = false;
@@ -137,9 +143,28 @@ export class Roam {
     }
   }
 
-  #say(words, bad = false) {
+  #tell(words, bad = false) {
     at("roam-note").classList.toggle("bad", bad);
     setText(at("roam-note"), words);
+  }
+
+  // As a client of the hub that the page is at, and not through the website as the buttons do.
+  #say(topic, words) {
+    if (!words) return;
+    try {
+      this.#roamer.publish(topic, words);
+      at("roam-text").value = "";
+      this.#showUnsent();
+    } catch (error) {
+      this.#showUnsent(error.message);
+    }
+  }
+
+  #showUnsent(reason = "") {
+    const count = this.#roamer.unsent;
+    const waiting = count === 1 ? "One waits" : `${count} wait`;
+    at("roam-unsent").classList.toggle("bad", reason !== "");
+    setText(at("roam-unsent"), count || reason ? [waiting, reason].filter(Boolean).join(": ") : "");
   }
 
   async #publish() {
@@ -147,7 +172,7 @@ export class Roam {
     const told = this.#topics.map((topic) =>
       post("/api/topics/publish", { topic, text: `Update ${this.#published} while roaming` }));
     const failed = (await Promise.allSettled(told)).find(({ status }) => status === "rejected");
-    this.#say(failed ? failed.reason.message : "", Boolean(failed));
+    this.#tell(failed ? failed.reason.message : "", Boolean(failed));
   }
 
   async #keepPublishing() {
@@ -170,6 +195,14 @@ export class Roam {
       this.#moves += notice.from ? 1 : 0;
     } else if (notice.type === "lost") {
       this.#log(`${this.#domainOf(notice.hub)} is lost: ${notice.reason}.`, "broken");
+    } else if (notice.type === "unsent") {
+      this.#showUnsent(notice.reason.replace(/^\d+ /, "").split(":", 1)[0]);
+    } else if (notice.type === "published") {
+      const version = notice.as.split(".").at(-1);
+      const side = this.#sideOf(this.#roamer.hub);
+      at("roam-said").append(element("li", { className: `${side} arriving` }, version));
+      while (at("roam-said").children.length > MOST_SAID) at("roam-said").firstElementChild.remove();
+      this.#showUnsent();
     } else if (notice.type === "superseded") {
       this.#log("Another tab, or a copy of this client, has taken over.", "broken");
     }

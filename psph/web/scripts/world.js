@@ -10,6 +10,8 @@ export class World {
       hub: text(each.hub).replace(/\/hub$/, ""),
       topics: list(each.topics).map((topic) => text(topic.url)).filter(Boolean),
     }));
+    // What the page itself may publish on, and what it has to show for that.
+    this.publishing = { topic: text(data?.publishing?.topic), token: text(data?.publishing?.token) };
     this.chat = list(data?.chat).filter((each) => text(each?.jid));
     // Stays the same while the world runs, and after a restart with the same data.
     this.identity = text(data?.id) || this.domains.map((each) => each.topics.join(" ")).join(" ");
@@ -44,7 +46,7 @@ export class World {
 
   // Short enough to read. The port of a topic of this world is an accident of the machine.
   nameOf(topic) {
-    const own = this.topics().some((each) => each.url === topic);
+    const own = [this.publishing.topic, ...this.topics().map(({ url }) => url)].includes(topic);
     const short = topic.replace(/^https?:\/\//i, "");
     return own ? short.replace(/:\d+(?=\/|$)/, "") : short;
   }

@@ -24,11 +24,16 @@ def world(data):
 
 
 @pytest.fixture(scope="package")
-def browser():
+def playwright():
     with sync_playwright() as playwright:
-        browser = launch(playwright)
-        yield browser
-        browser.close()
+        yield playwright
+
+
+@pytest.fixture(scope="package")
+def browser(playwright):
+    browser = launch(playwright)
+    yield browser
+    browser.close()
 
 
 @pytest.fixture(scope="package")

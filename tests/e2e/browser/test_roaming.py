@@ -41,6 +41,17 @@ class Traveller:
         """On both websites."""
         self.page.get_by_role("button", name="Publish on both").click()
 
+    def say(self, words):
+        """As a publisher that moves: through the hub that the page is at."""
+        self.page.get_by_label("Something to say").fill(words)
+        self.page.get_by_role("button", name="Send").click()
+
+    def said(self, count):
+        """The versions that the topic's own hub made of it, once so many are there."""
+        chips = self.page.locator("#roam-said li")
+        expect(chips).to_have_count(count, **SOON)
+        return list(map(int, chips.all_inner_texts()))
+
     def lines(self):
         """Of each topic: versions, and through whom each came."""
         return [
@@ -100,9 +111,14 @@ def test_it_goes_on_at_the_other_hub_when_its_own_is_stopped(traveller):
     traveller.publish()
     traveller.has(0, 1)
     traveller.has(1, 1)
+    traveller.say("at the first hub")
+    (first,) = traveller.said(1)
     page.get_by_role("button", name="Stop psph-a").click()
+    for words in ("on the way", "and on"):
+        traveller.say(words)
     try:
         traveller.is_at("site-b.test")
+        assert traveller.said(3) == [first, first + 1, first + 2]
         expect(traveller.log).to_contain_text("site-a.test is lost", **SOON)
         traveller.publish()
         traveller.has(1, 2)

@@ -25,20 +25,15 @@ DESK = {"viewport": {"width": 1280, "height": 860}}
 SCREENSHOTS = Path(__file__).parents[3] / "out" / "screenshots"
 # -P: commands are those that are installed, not those of an old build in the folder one is in.
 PSPH = [sys.executable, "-P", "-c", "from psph.cli import main; main()"]
-_FLAGS = [
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    # Names lead nowhere: whatever a test lets out, it stays here.
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-]
+_FLAGS = ["--disable-gpu", "--disable-dev-shm-usage"]
 
 
 @contextmanager
-def running_world(directory):
+def running_world(directory, *options):
     """The address of a page that is served."""
     with (directory / "up.err").open("wb") as errors:
         process = subprocess.Popen(
-            [*PSPH, "up", "--port", "0", "--data", directory / "data"],
+            [*PSPH, "up", "--port", "0", "--data", directory / "data", *options],
             stdout=subprocess.PIPE, stderr=errors,
         )  # fmt: skip
     try:
@@ -68,13 +63,20 @@ def headline(words):
     return f"{words} {uuid.uuid4().hex[:8]}"
 
 
-def launch(playwright):
-    """Debian's Chromium; playwright brings none of its own."""
+def launch(playwright, host=None):
+    """Debian's Chromium; playwright brings none of its own. `host` leads to this machine, too."""
     # As root, or in the containers of CI, it has no sandbox to begin with.
     bare = os.geteuid() == 0 or "CI" in os.environ
     return playwright.chromium.launch(
-        executable_path=installed(), args=[*_FLAGS, *(["--no-sandbox"] if bare else [])]
+        executable_path=installed(),
+        args=[*_FLAGS, _rules(host), *(["--no-sandbox"] if bare else [])],
     )
+
+
+def _rules(host):
+    """Names lead nowhere: whatever a test lets out, it stays here."""
+    more = f"MAP {host} 127.0.0.1, " if host else ""
+    return f"--host-resolver-rules={more}MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 
 class Line:

@@ -11,7 +11,7 @@ from mobility import Message
 from psirp_sim.publications.settings import PublicationSettings
 from psirp_sim.runtime.loopback import LoopbackFabric
 from psph.mobility.fabric_port import FabricPort, ids_of
-from psph.mobility.native_topics import NativeTopics
+from psph.mobility.native_topics import NativeScopes, NativeTopics
 from tests.psph.mobility.places import until
 
 TOPIC = f"psirp:{'5c' * 32}/{'ab' * 32}"
@@ -68,6 +68,8 @@ def test_a_subscription_goes_on_at_another_node_after_its_positions():
             await publish(4, 5)
             two.subscribe(TOPIC, (at(3),), second)
             await until(lambda: [each[0] for each in second.came] == [4, 5])
+            # It has caught up: everything after the Position comes from here.
+            await until(lambda: second.bases == [(at(3),)])
             assert len(first.came) == 3
             # Published again, as after a move: it is taken, and comes to nobody twice.
             await publish(5, 6, 7, 8, 9)
@@ -81,6 +83,51 @@ def test_a_subscription_goes_on_at_another_node_after_its_positions():
             assert one.history(TOPIC) == 6
 
     asyncio.run(main())
+
+
+def test_a_publisher_that_came_meanwhile_is_heard_from_its_beginning():
+    """And one that is gone keeps nobody waiting: only then can nothing be promised."""
+    other = PublisherId(b"somebody else...")
+
+    async def main():
+        async with LoopbackFabric() as fabric:
+            names = ("new", "listener")
+            new, listener = [(await fabric.client(name)).node for name in names]
+            taken, ear = [], Ear()
+            for version in (1, 2, 3):
+                position, message = Position(other, 1, version), Message(b"%d" % version)
+                FabricPort(new).publish(TOPIC, position, message, lambda: taken.append(1))
+            await until(lambda: len(taken) == 3)
+            FabricPort(listener).subscribe(TOPIC, (at(7),), ear)
+            await until(lambda: [each[0] for each in ear.came] == [1, 2, 3])
+            await until(lambda: ear.bases == [None])
+
+    asyncio.run(main())
+
+
+def test_only_topics_of_the_named_scopes_are_passed_on():
+    async def main():
+        async with LoopbackFabric() as fabric:
+            nodes = [(await fabric.client(name)).node for name in ("out", "psph")]
+            foreign = f"psirp:{'66' * 32}/{'ab' * 32}"
+            port = FabricPort(nodes[1], NativeScopes(["5c" * 32]))
+            named, others, taken = Ear(), Ear(), []
+            port.subscribe(TOPIC, None, named)
+            port.subscribe(foreign, None, others)
+            await until(lambda: named.bases == others.bases == [None])
+            for topic in (foreign, TOPIC):
+                FabricPort(nodes[0]).publish(topic, at(1), Message(b"x"), lambda: taken.append(1))
+            await until(lambda: named.came)
+            assert nodes[1].client.status()["subscriptions"] == 1
+            assert others.came == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("scope", ["", "5C" * 32, "5c" * 31, "**"])
+def test_a_scope_is_named_by_its_id(scope):
+    with pytest.raises(ValueError, match="is no scope id"):
+        NativeScopes([scope])
 
 
 def test_what_is_no_topic_is_nothing_to_wait_for():

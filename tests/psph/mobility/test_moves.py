@@ -307,6 +307,28 @@ def test_only_who_has_the_token_publishes(tmp_path):
     run(main)
 
 
+def test_pages_of_any_site_may_publish_with_a_token(tmp_path):
+    """Browsers ask first; then the page may read the answer, also when it is a refusal."""
+
+    async def main():
+        async with places(tmp_path, 1) as (a,), aiohttp.ClientSession() as session:
+            url, anybody = f"{a.url}/mobility/publish", ("Access-Control-Allow-Origin", "*")
+            async with session.options(url) as answer:
+                assert answer.status == 204
+                assert anybody in answer.headers.items()
+                allowed = answer.headers["Access-Control-Allow-Headers"].split(", ")
+                assert set(allowed) == {"Authorization", "Content-Type", "Psph-Publication"}
+            position = {"Psph-Publication": f"{'70' * 16}.1.1"}
+            for topic, headers, status in (
+                ("no topic", {}, 400), (TOPIC, {}, 400), (TOPIC, position, 401),
+            ):  # fmt: skip
+                async with session.post(url, params={"topic": topic}, headers=headers) as answer:
+                    assert answer.status == status
+                    assert anybody in answer.headers.items()
+
+    run(main)
+
+
 # Hostile input
 
 

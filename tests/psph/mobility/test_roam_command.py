@@ -12,6 +12,7 @@ from tests.e2e.serving import PSPH
 from tests.psph.mobility.places import TOPIC, give, places, until
 
 HUB = ("--hub", "http://127.0.0.1:9")
+NATIVE = f"psirp:{'5c' * 32}/{'ab' * 32}"
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,8 @@ HUB = ("--hub", "http://127.0.0.1:9")
         ((TOPIC,), "--hub"),
         (HUB, "TOPIC"),
         (("no topic", *HUB), "TOPIC"),
+        (("psirp:5c/ab", *HUB), "native topic"),
+        ((NATIVE, NATIVE, *HUB), "named twice"),
         ((TOPIC, "--hub", "ftp://x.test"), "--hub"),
         ((TOPIC, TOPIC, *HUB), "named twice"),
         ((TOPIC, *HUB, "--every", "0"), "--every"),
