@@ -104,12 +104,13 @@ class Arrival:
             self._collect_next()
 
     def welcomed(self, prepared: Batch | None) -> None:
-        """The proxy has taken over, so it may have something, too; or has it already."""
+        """The proxy has taken over, so it may have something, too, where there is no history; or
+        has it already."""
         if self._mode is not Mode.POSITION or self._over:
             return
         if prepared is not None:
             self._own.offered(prepared)
-        else:
+        elif not all(self._pubsub.history(flow.topic) for flow in self._flows):
             self._own.ask()
 
     def _ping(self, stay: int) -> None:
@@ -186,7 +187,8 @@ class Arrival:
         return self._client.flows.values()
 
     @property
-    def _caught_up(self) -> bool:
+    def caught_up(self) -> bool:
+        """The live flow has brought what it can of the time before it."""
         return all(flow.caught_up for flow in self._flows)
 
     def step(self) -> None:
@@ -201,8 +203,12 @@ class Arrival:
         if self._awaits_holes() or not all(each.closed for each in self._sources):
             # What ends by time ends even if nothing more happens.
             self._timer = self.env.call_later(self.settings.poll, self.step)
-        elif self._caught_up:
+        elif self.caught_up:
             self._settle()
+
+    def fell_behind(self) -> None:
+        """Something came directly that is older than the live flow: more will."""
+        self._caught_up_at = self.env.now()
 
     def _awaits_holes(self) -> bool:
         """Whether something is missing that was not for long."""
@@ -213,7 +219,7 @@ class Arrival:
 
     def _close_collectors(self) -> None:
         now, settings = self.env.now(), self.settings
-        caught_up = self._caught_up
+        caught_up = self.caught_up
         if not caught_up:
             self._caught_up_at = now
         lacking = [flow.topic for flow in self._flows if flow.lacking]

@@ -119,7 +119,9 @@ class Attendance:
         self._on_welcomed(answer.prepared)
         if self._left is not None:
             self._ask_to_leave()
-        self._tick()
+        self._await_tick()
+        if self._dirty or self._gone:
+            self._sign_of_life()
 
     def _stay_again(self, nonce: int) -> None:
         if self._there and self._who["nonce"] == nonce and not self.welcomed:
@@ -154,10 +156,13 @@ class Attendance:
         )
 
     def _tick(self) -> None:
+        self._await_tick()
+        self._sign_of_life()
+
+    def _await_tick(self) -> None:
         if self._alive_timer is not None:
             self._alive_timer.cancel()
         self._alive_timer = self._env.call_later(self._settings.alive, self._tick)
-        self._sign_of_life()
 
     def _sign_of_life(self) -> None:
         if not self.welcomed or self._left is not None:

@@ -232,12 +232,31 @@ class MobileClient:
 
     # Being there
 
+    def together(self, call: Callable[..., None], *args: object) -> None:
+        """Make a call from which several messages may come: what is consumed becomes durable in
+        one write."""
+        if not self._memory.hold():
+            call(*args)
+            return
+        try:
+            call(*args)
+        finally:
+            self._memory.flush()
+
     def heard(self, topic: str, position: Position | None, message: Message) -> None:
         """A message of the live flow."""
         flow = self.flows.get(topic)
         if flow is None:
             return
         if self.settings.service.mode is Mode.POSITION and position is not None:
+            follows = flow.pass_directly(position, message)
+            if follows is not None:
+                self.pass_on((follows,))
+                if self._arrival is not None and not flow.caught_up:
+                    self._arrival.fell_behind()  # nothing can end with it
+                else:
+                    self._after_direct(flow)
+                return
             flow.offer(position, message, direct=True)
             self.pass_on(flow.take())
             self._after_direct(flow)

@@ -23,6 +23,10 @@ class Collects(Protocol):
     def drop(self, call: int) -> None: ...
 
     @property
+    def caught_up(self) -> bool:
+        """The live flow has brought what it can: only now is known what is lacking."""
+
+    @property
     def who(self) -> Who:
         """Who asks."""
 
@@ -78,6 +82,16 @@ class Collector:
         self._asked_at = self._client.env.now()
         self._call = self._client.fetch(question, self._answered)
 
+    def _look_again(self) -> None:
+        """Ask once more, if anything may be lacking: of many clients that come at once each would
+        ask many times while the live flow has yet to begin."""
+        env, settings = self._client.env, self._client.settings
+        if self._client.caught_up:
+            self.ask()
+        else:
+            self.heard_at = env.now()  # it was not asked
+            self._timer = env.call_later(settings.poll, self._look_again)
+
     def offered(self, batch: Batch) -> None:
         """The proxy has something before it was asked: it was prepared."""
         if self._call is None:
@@ -121,5 +135,5 @@ class Collector:
         if answer.items and answer.more:
             self._timer = env.call_later(0, self.ask)
         elif not self.gone:
-            self._timer = env.call_later(settings.poll, self.ask)
+            self._timer = env.call_later(settings.poll, self._look_again)
         self._client.collected(self, answer.items, answer)

@@ -196,6 +196,9 @@ class Batch(Answer, frozen=True, tag="batch"):
 class Released(Answer, frozen=True, tag="released"):
     """To Release."""
 
+    kept: bool = False
+    """There was such a stay; False when it is asked once more."""
+
 
 class Code(StrEnum):
     """Why a question was refused."""

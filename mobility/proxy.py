@@ -275,10 +275,12 @@ class MobilityProxy:
     def _release(self, asker: Asker, client: str, question: Release) -> None:
         self._claim(client, question.claim)
         handler = self.handlers.get((client, question.stay))
-        if handler is not None and handler.claim < question.claim:
+        kept = handler is not None and handler.claim < question.claim
+        if handler is not None and kept:
             self._stays.forget(handler)
+        answer = Released(call=asker.call, kept=kept)
         # Batches become durable in order: this one after the erasing, whoever asked for that.
-        self.env.storage.write({}, lambda: self._tell(asker, Released(call=asker.call)))
+        self.env.storage.write({}, lambda: self._tell(asker, answer))
 
     def _claim(self, client: str, claim: Claim) -> None:
         """The client moved in somewhere with that claim: it is not where it was before."""

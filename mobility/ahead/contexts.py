@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from mobility.ahead.settings import AheadSettings
-from mobility.ahead.waiting import Waiting
+from mobility.ahead.waiting import Waiting, Warmth
 from mobility.ahead.words import Copy, Drop, Mark, Order, encode
 from mobility.claims import Claims
 from mobility.handler import Handler, Record, goes_on
@@ -58,10 +58,16 @@ class Context:
         """What is buffered, while it is active."""
         self.counted = 0
         """Bytes of it that are in the sum of all."""
+        self.counted_topics = 0
 
     @property
     def bytes(self) -> int:
         return self.size + (0 if self.waiting is None else self.waiting.buffer.bytes)
+
+    @property
+    def topics(self) -> int:
+        """That are buffered."""
+        return 0 if self.waiting is None else self.waiting.buffered_topics
 
 
 class Contexts:
@@ -88,11 +94,19 @@ class Contexts:
         self._counters = counters
         self.bytes = 0
         """Of all of them, as far as they have been counted."""
+        self.topics = 0
+        """That all of them buffer."""
+        self.warmth = Warmth(pubsub, settings.topics)
         self.of_owner: Counter[str] = Counter()
         self._tombs: dict[str, tuple[Order, int]] = {}
 
     def __len__(self) -> int:
         return len(self.kept)
+
+    @property
+    def active(self) -> int:
+        """How many are."""
+        return sum(context.waiting is not None for context in self.kept.values())
 
     def restore(self) -> None:
         """Go on with what was durable."""
@@ -169,6 +183,9 @@ class Contexts:
         size = len(encode(copy)) - (0 if context is None else context.size)
         if self.bytes + size > self._settings.bytes:
             return False
+        here = 0 if context is None else context.topics
+        if copy.active and self.topics - here + len(copy.topics) > self._settings.topics:
+            return False
         if context is not None:
             return True
         settings = self._settings
@@ -185,7 +202,8 @@ class Contexts:
         context = self.kept.pop(client, None)
         if context is not None:
             self.bytes -= context.counted
-            context.counted = 0
+            self.topics -= context.counted_topics
+            context.counted = context.counted_topics = 0
             self.of_owner[context.owner] -= 1
             if not self.of_owner[context.owner]:
                 del self.of_owner[context.owner]
@@ -193,7 +211,8 @@ class Contexts:
 
     def _count(self, context: Context) -> None:
         self.bytes += context.bytes - context.counted
-        context.counted = context.bytes
+        self.topics += context.topics - context.counted_topics
+        context.counted, context.counted_topics = context.bytes, context.topics
 
     def _replace(self, old: Context | None, owner: str, copy: Copy) -> None:
         context = Context(owner, copy)
@@ -232,8 +251,9 @@ class Contexts:
         waiting.grew = lambda: self._grew(context)
         if restored:
             waiting.restore()
+        waiting.begin(self.warmth)
+        if restored:
             self._count(context)
-        waiting.begin()
 
     def _goes_on(self, waiting: Waiting, copy: Copy) -> bool:
         known, wanted = waiting.record.topics, copy.topics

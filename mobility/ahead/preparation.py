@@ -22,7 +22,7 @@ from mobility.calls import Send
 from mobility.claims import Claims
 from mobility.handler import Handler
 from mobility.identity import Claim, client_id
-from mobility.messages import AnyAnswer, Batch, Fetch, Release, State
+from mobility.messages import AnyAnswer, Batch, Fetch, Release, Released, State
 from mobility.port import PubSub
 from mobility.service import Mode
 from mobility.settings import ProxySettings
@@ -169,10 +169,8 @@ class Preparation:
 
     def brought_back(self, question: Fetch | Release, answer: AnyAnswer) -> None:
         """Another proxy answered a client that is here, or is about to be."""
-        if not self.on or not isinstance(question, Fetch) or not isinstance(answer, Batch):
-            return
         client = client_id(question.secret)
-        if answer.state is not State.KEPT or self._claims.above(client, question.claim):
+        if not self.on or not _was_there(answer) or self._claims.above(client, question.claim):
             return
         directly = question.stay + 1 == question.epoch
         handler = self._stays.handlers.get((client, question.epoch))
@@ -300,8 +298,7 @@ class Preparation:
 
     def status(self) -> dict[str, object]:
         """What is known, kept and was done."""
-        kept = self.contexts.kept.values()
-        active = sum(context.waiting is not None for context in kept)
+        active = self.contexts.active
         return {
             "on": self.on,
             "neighbours": [
@@ -317,9 +314,18 @@ class Preparation:
             "prepared_clients": len(self.preparing.clients),
             "contexts": {"passive": len(self.contexts) - active, "active": active},
             "context_bytes": self.contexts.bytes,
+            "topics": {"buffered": self.contexts.topics, "warm": len(self.contexts.warmth)},
+            "untold": sum(map(len, self.conversation.lines.values())),
             "counters": dict(self.counters),
         }
 
 
 def _stay_of(handler: Handler) -> Stay:
     return handler.record.client, handler.record.epoch
+
+
+def _was_there(answer: AnyAnswer) -> bool:
+    """Whether the proxy that answered so kept something of the client's."""
+    if isinstance(answer, Batch):
+        return answer.state is State.KEPT
+    return isinstance(answer, Released) and answer.kept

@@ -23,6 +23,8 @@ class AheadSettings:
     """Kept for other proxies."""
     share: int = 2_500
     """Of these, for one of them."""
+    topics: int = 1_000
+    """That active contexts buffer, all together; and as many that are only kept warm."""
     bytes: int = 64 << 20
     """Of all contexts, their buffers included; beyond it, the buffer begun first goes."""
     context_bytes: int = 1 << 20

@@ -8,11 +8,12 @@ the client does come, its own handler is the heir: it has what waits, and every 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from identifiers import Position
 from mobility.handler import Handler
-from mobility.port import After, Message, Subscription
+from mobility.port import After, Message, PubSub, Subscription
 
 
 class Waiting(Handler):
@@ -23,9 +24,9 @@ class Waiting(Handler):
     grew: Callable[[], None] = staticmethod(lambda: None)
     """Called when there is more than before."""
 
-    def begin(self) -> None:
+    def begin(self, warmth: Warmth) -> None:
         """Subscribe in the client's place."""
-        self.warm = Warm()
+        self.warm = Warm(warmth)
         self.take_over()
         self._keep_warm()
 
@@ -45,11 +46,14 @@ class Waiting(Handler):
         self.heir = heir
         super().erase()
 
+    @property
+    def buffered_topics(self) -> int:
+        """How many it is subscribed to for their messages."""
+        return len(self._subscriptions)
+
     def _keep_warm(self) -> None:
-        service = self.record.service
-        for topic in self.record.topics:
-            if self.left_to_history(topic) and not service.excludes(topic):
-                self.warm.keep(topic, self._pubsub.subscribe)
+        topics, service = self.record.topics, self.record.service
+        self.warm.keep({t for t in topics if self.left_to_history(t) and not service.excludes(t)})
 
     # What the pub/sub system calls
 
@@ -75,24 +79,33 @@ class Waiting(Handler):
             super().gap(topic, first, last)
 
 
-class Warm:
-    """Subscriptions for their own sake."""
+class Warmth:
+    """Subscriptions for their own sake: one for each topic, however many contexts want it."""
 
-    def __init__(self) -> None:
+    def __init__(self, pubsub: PubSub, most: int) -> None:
+        self._pubsub = pubsub
+        self._most = most
         self._subscriptions: dict[str, Subscription] = {}
+        self._wanted: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._subscriptions)
 
-    def keep(self, topic: str, subscribe: Callable[[str, After, Warm], Subscription]) -> None:
+    def want(self, topic: str) -> bool:
+        """False when there are too many already."""
         if topic not in self._subscriptions:
-            self._subscriptions[topic] = subscribe(topic, None, self)
+            if len(self._subscriptions) >= self._most:
+                return False
+            self._subscriptions[topic] = self._pubsub.subscribe(topic, None, self)
+        self._wanted[topic] += 1
+        return True
 
-    def cool(self) -> None:
-        """They are not needed any more."""
-        for subscription in self._subscriptions.values():
-            subscription.cancel()
-        self._subscriptions.clear()
+    def leave(self, topic: str) -> None:
+        """One context less wants it."""
+        self._wanted[topic] -= 1
+        if not self._wanted[topic]:
+            del self._wanted[topic]
+            self._subscriptions.pop(topic).cancel()
 
     def subscribed(self, topic: str, base: After) -> None:
         """That is all it is for."""
@@ -102,3 +115,22 @@ class Warm:
 
     def gap(self, topic: str, first: Position, last: Position) -> None:
         """Nothing is kept."""
+
+
+class Warm:
+    """What one context has a part in."""
+
+    def __init__(self, warmth: Warmth) -> None:
+        self._warmth = warmth
+        self._topics: set[str] = set()
+
+    def keep(self, topics: set[str]) -> None:
+        """These, and no others."""
+        for topic in self._topics - topics:
+            self._warmth.leave(topic)
+        self._topics &= topics
+        self._topics |= {topic for topic in topics - self._topics if self._warmth.want(topic)}
+
+    def cool(self) -> None:
+        """They are not needed any more."""
+        self.keep(set())

@@ -138,6 +138,8 @@ class Held(Reply, frozen=True, tag="held"):
 AnyWord = Greet | Pass | Contexts
 AnyReply = Noted | Rejected | Held
 
+WORDS = frozenset({"greet", "pass", "contexts"})
+
 _decoder = msgspec.msgpack.Decoder(AnyWord | AnyReply)
 _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidPosition, InvalidId)
 
@@ -145,6 +147,21 @@ _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidPosit
 def encode(message: AnyWord | AnyReply | AnyChange) -> bytes:
     """In bytes."""
     return msgspec.msgpack.encode(message)
+
+
+class _Kind(Struct):
+    type: str
+
+
+_kinds = msgspec.msgpack.Decoder(_Kind)
+
+
+def kind_of(content: bytes) -> str:
+    """What it says it is, without reading the rest; empty when it is nothing of the sort."""
+    try:
+        return _kinds.decode(content).type
+    except _ERRORS:
+        return ""
 
 
 def read(content: bytes) -> AnyWord | AnyReply:

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mobility.ahead.settings import AheadSettings
-from mobility.ahead.waiting import Waiting, Warm
+from mobility.ahead.waiting import Waiting, Warmth
 from mobility.ahead.words import PASS_BYTES, Contexts, Copy, Drop, encode
 from mobility.client import MobileClient, Stage
 from mobility.identity import SECRET_BYTES, client_id
@@ -95,6 +95,7 @@ class ProactiveTrial(MobilityTrial):
             neighbours=chance.choice([1, 2, 3, 8, 8]),
             age=chance.choice([1_500 * MILLISECOND, 3 * SECOND, 3_600 * SECOND]),
             contexts=chance.choice([2, 1_000, 1_000]),
+            topics=chance.choice([3, 1_000, 1_000]),
             share=chance.choice([1, 1_000, 1_000]),
             bytes=chance.choice([1_500, 1 << 30, 1 << 30]),
             context_bytes=chance.choice([500, 1 << 20]),
@@ -279,7 +280,7 @@ def _is_left(subscription: SimulatedSubscription) -> bool:
     """Whether it was made for a client that might come."""
     listener = subscription.listener
     inherited = isinstance(listener, Waiting) and listener.heir is not None
-    return subscription.lives and isinstance(listener, Waiting | Warm) and not inherited
+    return subscription.lives and isinstance(listener, Waiting | Warmth) and not inherited
 
 
 class PreparingNode(ProxyNode):

@@ -62,6 +62,8 @@ class Witness:
         self._deceased[name] = kept
         for key in [each for each in self.told if each[0] == name]:
             del self.told[key]  # it cannot know any more whom it told
+        for table in [each for each in self.tables if each[0] == name]:
+            del self.tables[table]  # nor what it was told
         for buried in [each for each in self._buried if each[0] == name]:
             del self._buried[buried]
 

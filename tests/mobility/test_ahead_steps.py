@@ -237,12 +237,12 @@ def test_where_history_has_everything_subscriptions_are_kept_warm_and_nothing_is
     leave(world)
     world.publish(5)
     world.run(50)
-    waiting = context(world, "a").waiting
-    assert len(waiting.warm) == 1
-    assert len(waiting.buffer) == 0
+    warmth = world.proxy("a").ahead.contexts.warmth
+    assert len(warmth) == 1
+    assert len(context(world, "a").waiting.buffer) == 0
     world.arrive("a")
     assert world.versions() == [1, 2, 3, 4, 5]
-    assert len(waiting.warm) == 0, "the client is subscribed itself"
+    assert len(warmth) == 0, "the client is subscribed itself"
 
 
 @pytest.mark.parametrize("limit", [{"contexts": 1}, {"share": 1}, {"bytes": 300}])
