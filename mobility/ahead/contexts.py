@@ -224,8 +224,9 @@ class Contexts:
                 # It has buffered from there on, or from earlier on.
                 context.waiting = waiting
                 waiting.grew = lambda: self._grew(context)
-                gone = tuple(each for each in waiting.record.topics if each not in copy.topics)
-                waiting.update(waiting.record.asked + 1, copy.topics, gone)
+                call = waiting.record.asked + 1
+                gone = {each: call for each in waiting.record.topics if each not in copy.topics}
+                waiting.update(call, copy.topics, gone)
                 waiting.go_on()
             else:
                 self._free(waiting)
