@@ -82,10 +82,10 @@ def copy_example(directory: Path, more: str = "") -> dict[str, str]:
     ports = {each for text in texts.values() for each in _ADDRESS.findall(text)}
     chosen = dict(zip(sorted(ports), _free_ports(len(ports)), strict=True))
     for name, text in texts.items():
-        moved = _PORT.sub(lambda found: found[1] + chosen[found[2]], text)
         # Both PSPHs would write to the same place.
         own = more.replace('"traces"', f'"data/{name}/traces"') if "psph" in name else ""
-        (directory / f"{name}.toml").write_text(moved + own)
+        moved = _PORT.sub(lambda found: found[1] + chosen[found[2]], text + own)
+        (directory / f"{name}.toml").write_text(moved)
     for letter in ("a", "b"):
         zone_key.make(directory / f"zone-{letter}.key")
     return {f"{HOST}:{old}": f"{HOST}:{new}" for old, new in chosen.items()}

@@ -11,13 +11,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from bench import mqtt
-from bench.handoff_crowd import Crowd, Seat
 from bench.handoff_movers import Arrivals, Mover, Side, arrive, body, leave
 from bench.mqtt_bridge import Brokers
 from mobility import ClientSettings, Message, MobileClient, MovedIn, Stage, Update
 from mobility.events import Consumed, Notice
 from psirp_sim.runtime.environment import Changes, Environment
 from psirp_sim.runtime.linkless import LinklessNode
+from psirp_sim.runtime.seats import Seat, Seats
 from psph.mobility.mqtt import SETTINGS, MqttAccessPoint
 from psph.mobility.mqtt_connection import Connection, Received
 
@@ -128,15 +128,15 @@ async def at_brokers(stack: AsyncExitStack, directory: Path) -> dict[str, Side]:
         await asyncio.to_thread(_start_proxy, stack, brokers.places[name], directory / name)
     places = (brokers.places["A"], brokers.places["B"])
     node = await stack.enter_async_context(LinklessNode("crowd", storage=directory / "crowd"))
-    crowd = Crowd()
-    node.run(lambda env: crowd)
-    seats = 0
+    seats = Seats()
+    node.run(lambda env: seats)
+    count = 0
 
     def client() -> BrokerRoamer:
-        nonlocal seats
-        seats += 1
-        roamer = BrokerRoamer(Seat(node, str(seats)), seats.to_bytes(32))
-        crowd.add(roamer.client)
+        nonlocal count
+        count += 1
+        roamer = BrokerRoamer(Seat(node, str(count)), count.to_bytes(32))
+        seats.add(roamer.client)
         return roamer
 
     writer = client()
@@ -145,8 +145,8 @@ async def at_brokers(stack: AsyncExitStack, directory: Path) -> dict[str, Side]:
     async def publish(topic: str, number: int) -> None:
         writer.publish(number, topic)
 
-    async def ours(stack: AsyncExitStack, topic: str, count: int) -> Sequence[Mover]:
-        found = [client() for _ in range(count)]
+    async def ours(stack: AsyncExitStack, topic: str, number: int) -> Sequence[Mover]:
+        found = [client() for _ in range(number)]
         for each in found:
             each.client.subscribe(topic)
         return found

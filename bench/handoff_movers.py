@@ -95,6 +95,10 @@ def body(number: int) -> bytes:
     return f"{number} {time.monotonic():.6f} ".encode().ljust(100, b".")
 
 
+async def _nothing() -> list[str]:
+    return []
+
+
 @dataclass
 class Side:
     """One of those that are compared."""
@@ -104,3 +108,5 @@ class Side:
     movers: Callable[[AsyncExitStack, str, int], Awaitable[Sequence[Mover]]]
     topic: str
     most: int = 1_000
+    remarks: Callable[[], Awaitable[list[str]]] = _nothing
+    """What is to be said about it when all is over."""

@@ -49,7 +49,7 @@ class Brokers:
         self._files: dict[str, Path] = {}
         for name, port in zip("AB", ports, strict=True):
             folder = directory / name
-            folder.mkdir()
+            folder.mkdir(parents=True)
             text = CONFIGURATION.format(port=port, host=HOST)
             if durable:
                 text = text.replace("persistence false\n", "")

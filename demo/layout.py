@@ -150,6 +150,9 @@ def _proxy(domain: str, ports: Mapping[str, int], secrets: Secrets, ways: Ways) 
     name, short = PROXIES[domain], letter(domain)
     dns, hub = f"{HOST}:{ports['dns.dns']}", ports[f"{name}.hub"]
     domains = ", ".join(f'"{each}"' for each in DOMAINS)
+    # Browsers know no names of ours, so hubs and their mobility proxies go by addresses.
+    hubs = (ports[f"{each}.hub"] for each in PROXIES.values())
+    peers = ", ".join(f'"http://{HOST}:{port}"' for port in hubs)
     return (
         _node(name, domain, ["proxy"], ports)
         + _fabric(name, ports, secrets, ways)
@@ -175,6 +178,7 @@ dns_zones = [{domains}]
 {_page_publisher(domain, ports, secrets)}
 # Clients that move bring what the other PSPH kept for them.
 [mobility]
+peers = [{peers}]
 allow_peer = ["127.0.0.0/8"]
 
 # Whoever is on this machine may chat as anybody.

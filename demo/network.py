@@ -19,13 +19,20 @@ class Network:
         self._looked = 0.0
         self._rates: dict[str, tuple[float, float]] = {}
 
-    def look(self, now: float, statuses: Mapping[str, Status]) -> dict[str, object]:
-        """All but the tree; `statuses` has the nodes that answered, `now` is in seconds."""
+    def look(
+        self,
+        now: float,
+        statuses: Mapping[str, Status],
+        proxies: Mapping[str, Status] | None = None,
+    ) -> dict[str, object]:
+        """All but the tree; `statuses` has the nodes that answered, `proxies` what their mobility
+        proxies said, `now` is in seconds."""
         self._measure(now, statuses)
         return {
             "nodes": [_node(name, statuses.get(name)) for name in NODES],
             "links": [self._link(a, b, statuses) for a, b in LINKS],
             "shards": list(_shards(statuses)),
+            "walks": show_walks(proxies or {}),
         }
 
     def _measure(self, now: float, statuses: Mapping[str, Status]) -> None:
@@ -107,6 +114,34 @@ def _shards(statuses: Mapping[str, Status]) -> Iterable[dict[str, object]]:
                 "registrations": server["registrations"],
                 "settled": server["view"]["settled"],
             }
+
+
+def show_walks(proxies: Mapping[str, Status]) -> list[dict[str, object]]:
+    """The neighbour graph that mobility proxies learned: who clients moved between, how often each
+    way, and what waits at the two for each other's clients. `proxies`: by node, what
+    `/mobility/status` said."""
+    nodes = {status["proxy"]: node for node, status in proxies.items()}
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for node, status in sorted(proxies.items()):
+        prepare = status.get("prepare", {})
+        for each in prepare.get("neighbours", ()):
+            other = nodes.get(each["proxy"])
+            if other is None:
+                continue
+            a, b = sorted((node, other))
+            walk = found.setdefault(
+                (a, b), {"a": a, "b": b, "to_a": 0, "to_b": 0, "used_s": each["used_s"]}
+            )
+            # Both ends count; one that began anew has forgotten.
+            here, there = ("to_a", "to_b") if node == a else ("to_b", "to_a")
+            walk[here] = max(walk[here], each["came"])
+            walk[there] = max(walk[there], each["went"])
+            walk["used_s"] = round(min(walk["used_s"], each["used_s"]), 1)
+    for (a, b), walk in found.items():
+        for end, node in (("a", a), ("b", b)):
+            contexts = proxies[node]["prepare"]["contexts"]
+            walk[f"contexts_{end}"] = contexts["passive"] + contexts["active"]
+    return list(found.values())
 
 
 def show_tree(tree: Status) -> dict[str, object]:

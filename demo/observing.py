@@ -29,12 +29,11 @@ class Observer:
 
     async def network(self) -> dict[str, object]:
         """All nodes and links, as they are now."""
-        names = [node for node in layout.NODES if self._world.parts[node].running]
-        answers = await asyncio.gather(*(self._ask(node, "/fabric/status") for node in names))
-        statuses = {
-            name: answer for name, answer in zip(names, answers, strict=True) if answer is not None
-        }
-        return self._network.look(time.monotonic(), statuses)
+        statuses, proxies = await asyncio.gather(
+            self._ask_all(layout.NODES, "/fabric/status"),
+            self._ask_all(layout.PROXIES.values(), "/mobility/status"),
+        )
+        return self._network.look(time.monotonic(), statuses, proxies)
 
     async def tree(self, topic: str) -> dict[str, object] | None:
         """Where the packets of a topic go; None when nobody publishes it into the fabric."""
@@ -80,6 +79,13 @@ class Observer:
         if answer is not None and self._after[node] == before:
             self._after[node] = answer["next"]
             self.crossings.take(answer["events"])
+
+    async def _ask_all(self, nodes: Iterable[str], path: str) -> dict[str, Any]:
+        """What those say that run and answer."""
+        names = [node for node in nodes if self._world.parts[node].running]
+        answers = await asyncio.gather(*(self._ask(node, path) for node in names))
+        found = zip(names, answers, strict=True)
+        return {name: answer for name, answer in found if answer is not None}
 
     async def _ask(self, node: str, path: str, **query: str) -> Any:
         """None when it does not answer, or has nothing."""

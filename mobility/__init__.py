@@ -7,6 +7,7 @@ Cores without I/O, in reading order:
 * `client`, with `arrival` (a move-in: `collecting`, and `merging`, the merge queue), `attendance`,
   `debts`, `memory`, `calls`, `outgoing`, `events`;
 * `proxy`, with `stays`, `handler`, `buffer`, `claims` and `relaying`;
+* `ahead`: contexts prepared at neighbours, one hop ahead of the client;
 * `settings`, `tracing`;
 * `suite`: the fault schedules, with a pub/sub system of their own.
 

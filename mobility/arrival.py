@@ -103,9 +103,14 @@ class Arrival:
         else:
             self._collect_next()
 
-    def welcomed(self) -> None:
-        """The proxy has taken over, so it may have something, too."""
-        if self._mode is Mode.POSITION and not self._over:
+    def welcomed(self, prepared: Batch | None) -> None:
+        """The proxy has taken over, so it may have something, too, where there is no history; or
+        has it already."""
+        if self._mode is not Mode.POSITION or self._over:
+            return
+        if prepared is not None:
+            self._own.offered(prepared)
+        elif not all(self._pubsub.history(flow.topic) for flow in self._flows):
             self._own.ask()
 
     def _ping(self, stay: int) -> None:
@@ -182,7 +187,8 @@ class Arrival:
         return self._client.flows.values()
 
     @property
-    def _caught_up(self) -> bool:
+    def caught_up(self) -> bool:
+        """The live flow has brought what it can of the time before it."""
         return all(flow.caught_up for flow in self._flows)
 
     def step(self) -> None:
@@ -197,8 +203,12 @@ class Arrival:
         if self._awaits_holes() or not all(each.closed for each in self._sources):
             # What ends by time ends even if nothing more happens.
             self._timer = self.env.call_later(self.settings.poll, self.step)
-        elif self._caught_up:
+        elif self.caught_up:
             self._settle()
+
+    def fell_behind(self) -> None:
+        """Something came directly that is older than the live flow: more will."""
+        self._caught_up_at = self.env.now()
 
     def _awaits_holes(self) -> bool:
         """Whether something is missing that was not for long."""
@@ -209,11 +219,12 @@ class Arrival:
 
     def _close_collectors(self) -> None:
         now, settings = self.env.now(), self.settings
-        caught_up = self._caught_up
+        caught_up = self.caught_up
         if not caught_up:
             self._caught_up_at = now
         lacking = [flow.topic for flow in self._flows if flow.lacking]
-        if caught_up and all(map(self._pubsub.history, lacking)):
+        offers = self._own.prepared and not self._own.exhausted
+        if caught_up and all(map(self._pubsub.history, lacking)) and not offers:
             self._own.close()  # it stands by only where there is no history
         full = sum(flow.held_bytes for flow in self._flows) > settings.held_bytes
         for each in self._sources:
@@ -238,8 +249,10 @@ class Arrival:
             self._client.pass_on(flow.flush(reason))
         self._client.pass_on(self._queue)
         missing = reason if self._client.counters["missed"] > self._missed else ""
-        size = sum(each.bytes for each in self._collectors)
-        peer = next((each.debt.proxy for each in self._collectors if each.bytes), "")
+        # What was prepared first: it need not have waited for any other.
+        sources = [self._own, *self._collectors] if self._own.prepared else self._collectors
+        size = sum(each.bytes for each in sources)
+        peer = next((each.debt.proxy for each in sources if each.bytes), "")
         self._client.arrived(size, peer, missing)
 
 

@@ -15,6 +15,7 @@ from mobility.messages import (
     Alive,
     AnyAnswer,
     Arrived,
+    Batch,
     Code,
     Gone,
     MovedOut,
@@ -42,7 +43,7 @@ class Attendance:
         calls: Calls,
         settings: ClientSettings,
         flows: Mapping[str, Flow],
-        welcomed: Callable[[], None],
+        welcomed: Callable[[Batch | None], None],
     ) -> None:
         self.welcomed = False
         """The proxy has taken over: it would notice if the client vanished."""
@@ -115,10 +116,12 @@ class Attendance:
         for topic, places in self._places(self._flows).items():
             if self._report and self._told.get(topic) != places:
                 self._dirty[topic] = None  # it came further while the question was under way
-        self._on_welcomed()
+        self._on_welcomed(answer.prepared)
         if self._left is not None:
             self._ask_to_leave()
-        self._tick()
+        self._await_tick()
+        if self._dirty or self._gone:
+            self._sign_of_life()
 
     def _stay_again(self, nonce: int) -> None:
         if self._there and self._who["nonce"] == nonce and not self.welcomed:
@@ -153,10 +156,13 @@ class Attendance:
         )
 
     def _tick(self) -> None:
+        self._await_tick()
+        self._sign_of_life()
+
+    def _await_tick(self) -> None:
         if self._alive_timer is not None:
             self._alive_timer.cancel()
         self._alive_timer = self._env.call_later(self._settings.alive, self._tick)
-        self._sign_of_life()
 
     def _sign_of_life(self) -> None:
         if not self.welcomed or self._left is not None:

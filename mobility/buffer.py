@@ -38,8 +38,10 @@ class _Tally:
 class Buffer:
     """Items by serial number, oldest first."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, extra: int = 0) -> None:
         self.service = service
+        self.extra = extra
+        """Items up to this serial number go first and are not missed: somebody else has them."""
         self.items: dict[int, Item] = {}
         self.bytes = 0
         self.next_serial = 1
@@ -84,7 +86,7 @@ class Buffer:
         gone: dict[int, str] = {}
         while (victim := self._victim(item.topic, serial)) is not None:
             gone[victim] = self.items[victim].topic
-            self._topics[gone[victim]].dropped += 1
+            self._topics[gone[victim]].dropped += victim > self.extra
             self._remove(victim)
         return serial, gone
 
@@ -150,8 +152,12 @@ class Buffer:
         of_topic, of_client = self.service.topic, self.service.client
         if len(tally.serials) > of_topic.messages or tally.bytes > of_topic.bytes:
             # Within a topic there is nothing less important than its oldest.
-            return newest if self._newest_goes(newest) else next(iter(tally.serials))
+            oldest = next(iter(tally.serials))
+            return newest if self._newest_goes(newest) and oldest > self.extra else oldest
         if len(self.items) > of_client.messages or self.bytes > of_client.bytes:
+            oldest = next(iter(self.items))
+            if oldest <= self.extra:
+                return oldest
             return newest if self._newest_goes(newest) else self._least_important()
         return None
 

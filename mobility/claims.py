@@ -23,6 +23,10 @@ class Claims:
         for key, value in self._env.storage.scan(_CLAIM):
             self._known[key[len(_CLAIM) :].hex()] = Claim(*msgspec.msgpack.decode(value))
 
+    def __contains__(self, client: str) -> bool:
+        """Whether that client, or a question of its, has been here."""
+        return client in self._known
+
     def above(self, client: str, claim: Claim) -> Claim | None:
         """The claim that supersedes this one, if there is any."""
         known = self._known.get(client)

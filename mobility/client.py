@@ -26,7 +26,7 @@ from mobility.events import Consume, Consumed, Gap, MovedIn, MovedOut, Notify, S
 from mobility.identity import Claim, client_id, publisher_id
 from mobility.memory import Debt, Memory
 from mobility.merging import Flow
-from mobility.messages import Code, MalformedMessage, Question, Refused, Who, read
+from mobility.messages import Batch, Code, MalformedMessage, Question, Refused, Who, read
 from mobility.outgoing import Outgoing
 from mobility.port import AccessPoint, After, Message, Subscription
 from mobility.service import Mode
@@ -111,6 +111,11 @@ class MobileClient:
             self.calls.answer(message)
 
     # What an application calls
+
+    @property
+    def claim(self) -> Claim:
+        """Of the present stay, or the last one."""
+        return self._claim
 
     @property
     def debts(self) -> tuple[Debt, ...]:
@@ -218,14 +223,25 @@ class MobileClient:
             self._attendance.arrived(collected, peer, missing)
         self._notify(MovedIn(self.proxy, collected, missing))
 
-    def _on_welcomed(self) -> None:
+    def _on_welcomed(self, prepared: Batch | None) -> None:
         if self.stage is Stage.LIVE:
             self._debts.pay()
         self._debts.release()
         if self._arrival is not None:
-            self._arrival.welcomed()
+            self._arrival.welcomed(prepared)
 
     # Being there
+
+    def together(self, call: Callable[..., None], *args: object) -> None:
+        """Make a call from which several messages may come: what is consumed becomes durable in
+        one write."""
+        if not self._memory.hold():
+            call(*args)
+            return
+        try:
+            call(*args)
+        finally:
+            self._memory.flush()
 
     def heard(self, topic: str, position: Position | None, message: Message) -> None:
         """A message of the live flow."""
@@ -233,6 +249,14 @@ class MobileClient:
         if flow is None:
             return
         if self.settings.service.mode is Mode.POSITION and position is not None:
+            follows = flow.pass_directly(position, message)
+            if follows is not None:
+                self.pass_on((follows,))
+                if self._arrival is not None and not flow.caught_up:
+                    self._arrival.fell_behind()  # nothing can end with it
+                else:
+                    self._after_direct(flow)
+                return
             flow.offer(position, message, direct=True)
             self.pass_on(flow.take())
             self._after_direct(flow)

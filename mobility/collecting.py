@@ -23,6 +23,10 @@ class Collects(Protocol):
     def drop(self, call: int) -> None: ...
 
     @property
+    def caught_up(self) -> bool:
+        """The live flow has brought what it can: only now is known what is lacking."""
+
+    @property
     def who(self) -> Who:
         """Who asks."""
 
@@ -40,6 +44,8 @@ class Collector:
         """Everything that the proxy has came here."""
         self.gone = False
         """The proxy keeps nothing for that stay."""
+        self.prepared = False
+        """The proxy had something for this stay before it began."""
         self.reason = ""
         """Why something may be missing."""
         self.bytes = 0
@@ -76,6 +82,24 @@ class Collector:
         self._asked_at = self._client.env.now()
         self._call = self._client.fetch(question, self._answered)
 
+    def _look_again(self) -> None:
+        """Ask once more, if anything may be lacking: of many clients that come at once each would
+        ask many times while the live flow has yet to begin."""
+        env, settings = self._client.env, self._client.settings
+        if self._client.caught_up:
+            self.ask()
+        else:
+            self.heard_at = env.now()  # it was not asked
+            self._timer = env.call_later(settings.poll, self._look_again)
+
+    def offered(self, batch: Batch) -> None:
+        """The proxy has something before it was asked: it was prepared."""
+        if self._call is None:
+            self.closed = False
+            self.prepared = True
+            self._asked_at = self._client.env.now()
+            self._answered(batch)
+
     def close(self, reason: str = "") -> None:
         """Nothing more of it is needed, or can be had."""
         self.closed = True
@@ -111,5 +135,5 @@ class Collector:
         if answer.items and answer.more:
             self._timer = env.call_later(0, self.ask)
         elif not self.gone:
-            self._timer = env.call_later(settings.poll, self.ask)
+            self._timer = env.call_later(settings.poll, self._look_again)
         self._client.collected(self, answer.items, answer)

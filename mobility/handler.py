@@ -42,9 +42,10 @@ from psirp_sim.runtime.environment import Environment, Timer
 if TYPE_CHECKING:
     from mobility.port import PubSub
 
-_HANDLER = b"mobility/handler/"
-_ITEM = b"mobility/item/"
-_TALLY = b"mobility/tally/"
+_SHELF = b"mobility/"
+_HANDLER = b"handler/"
+_ITEM = b"item/"
+_TALLY = b"tally/"
 
 
 class Record(Struct, frozen=True):
@@ -63,6 +64,8 @@ class Record(Struct, frozen=True):
     """It moved out: whatever else it said in this stay is late."""
     asked: int = 0
     """The number of the call that last changed the topics: those with lower ones are late."""
+    extra: int = 0
+    """Up to this serial number, items were inherited."""
 
 
 class _Seen(Struct, frozen=True):
@@ -76,11 +79,14 @@ class _Seen(Struct, frozen=True):
 class Handler:
     """One stay. The proxy decides when it changes its state."""
 
+    shelf = _SHELF
+    """Where it keeps what is durable."""
+
     def __init__(self, env: Environment, pubsub: PubSub, record: Record) -> None:
         self._env = env
         self._pubsub = pubsub
         self.record = record
-        self.buffer = Buffer(record.service)
+        self.buffer = Buffer(record.service, record.extra)
         # Browsers know whole numbers only so far.
         self.life = env.random.randrange(1, 1 << 53)
         self.peer = ""
@@ -113,9 +119,7 @@ class Handler:
 
     def save(self, done: Callable[[], None] | None = None) -> None:
         """Make the record durable."""
-        self._env.storage.write(
-            {_handler_key(self.record.client, self.record.epoch): _encode(self.record)}, done
-        )
+        self._env.storage.write({self._key(_HANDLER): _encode(self.record)}, done)
 
     def stand_by(self) -> None:
         """The client is here: buffer only what could not be had again."""
@@ -195,7 +199,7 @@ class Handler:
             self.timer.cancel()
         keys = [self._item_key(serial) for serial in self.buffer.items]
         keys += [self._tally(topic)[0] for topic in self.buffer.topics]
-        keys.append(_handler_key(self.record.client, self.record.epoch))
+        keys.append(self._key(_HANDLER))
         self._env.storage.write(dict.fromkeys(keys))
 
     # Subscriptions
@@ -272,17 +276,57 @@ class Handler:
         self.buffer.note(topic, (last,))
         self._env.storage.write(dict([self._tally(topic)]))
 
+    # What was prepared for the stay before it began
+
+    def inherit(self, other: Handler) -> None:
+        """Take what another one has that was subscribed in the client's place, and what it is
+        subscribed to. It is extra: who kept it in the stay before has it still, so it gives way
+        to whatever comes later."""
+        changes: dict[bytes, bytes | None] = {}
+        self.buffer.extra = other.buffer.next_serial
+        topics = {t for t in self.record.topics if self._may_inherit(t, other)}
+        for item in other.buffer.items.values():
+            if item.topic in topics:
+                serial, gone = self.buffer.add(item)
+                changes[self._item_key(serial)] = _encode(item)
+                changes.update((self._item_key(n), None) for n in gone)
+        for topic in topics:
+            consumed = read_places(self.record.topics[topic]) or ()
+            changes.update((self._item_key(n), None) for n in self.buffer.trim(topic, consumed))
+            self.buffer.note(topic, other.buffer.seen(topic))
+            if topic in other._subscriptions:
+                self._subscriptions[topic] = other._subscriptions.pop(topic)
+                self._pending |= other._pending & {topic}
+        self.buffer.extra = self.buffer.next_serial - 1
+        self.record = msgspec.structs.replace(self.record, extra=self.buffer.extra)
+        # At once with the record: nothing is left of a stay that a crash did not let begin.
+        self._env.storage.write({**changes, self._key(_HANDLER): _encode(self.record)})
+
+    def _may_inherit(self, topic: str, other: Handler) -> bool:
+        known = other.record.topics
+        if topic not in known or not goes_on(known[topic], self.record.topics[topic]):
+            return False
+        # What it dropped, a subscription of its own might bring again.
+        return not (self._pubsub.history(topic) and other.buffer.dropped(topic))
+
     # What the client collects
 
     def batch(self, question: Fetch) -> Batch:
         """The answer to Fetch, under the same call."""
         after = question.after if question.life == self.life else 0
-        found = list(self.buffer.after(after, question.most))
+        return self._batch(question.call, after, question.most)
+
+    def first_batch(self, most: int) -> Batch:
+        """What the answer would be to a client that has not asked yet."""
+        return self._batch(0, 0, most)
+
+    def _batch(self, call: int, after: int, most: int) -> Batch:
+        found = list(self.buffer.after(after, most))
         last = found[-1][0] if found else after
         more = any(serial > last for serial in reversed(self.buffer.items))
         ended = not more
         return Batch(
-            call=question.call,
+            call=call,
             state=State.EXPIRED if self.state == "expired" else State.KEPT,
             life=self.life,
             last=last,
@@ -302,35 +346,37 @@ class Handler:
 
     def restore(self) -> None:
         """Read the items back after a restart."""
-        stay = _stay(self.record.client, self.record.epoch)
-        for _, value in self._env.storage.scan(_TALLY + stay):
+        for _, value in self._env.storage.scan(self._key(_TALLY)):
             seen = msgspec.msgpack.decode(value, type=_Seen)
             self.buffer.note(seen.topic, read_places(seen.seen) or (), seen.dropped)
-        for key, value in self._env.storage.scan(_ITEM + stay):
+        for key, value in self._env.storage.scan(self._key(_ITEM)):
             serial = int.from_bytes(key[-8:])
             self.buffer.restore(serial, msgspec.msgpack.decode(value, type=Item))
 
     def _item_key(self, serial: int) -> bytes:
-        return _ITEM + _stay(self.record.client, self.record.epoch) + serial.to_bytes(8)
+        return self._key(_ITEM) + serial.to_bytes(8)
+
+    def _key(self, kind: bytes) -> bytes:
+        stay = bytes.fromhex(self.record.client) + self.record.epoch.to_bytes(8)
+        return self.shelf + kind + stay
 
     def _tally(self, topic: str) -> tuple[bytes, bytes]:
-        key = _TALLY + _stay(self.record.client, self.record.epoch) + topic.encode()
+        key = self._key(_TALLY) + topic.encode()
         seen = write_places(self.buffer.seen(topic)) or ()
         return key, _encode(_Seen(topic, seen, self.buffer.dropped(topic)))
 
 
 def stored(env: Environment) -> list[Record]:
     """Every record on disk."""
-    values = env.storage.scan(_HANDLER)
+    values = env.storage.scan(_SHELF + _HANDLER)
     return [msgspec.msgpack.decode(value, type=Record) for _, value in values]
 
 
-def _stay(client: str, epoch: int) -> bytes:
-    return bytes.fromhex(client) + epoch.to_bytes(8)
-
-
-def _handler_key(client: str, epoch: int) -> bytes:
-    return _HANDLER + _stay(client, epoch)
+def goes_on(begun: Places | None, consumed: Places | None) -> bool:
+    """Whether what was buffered from the former Positions on lacks nothing after the latter."""
+    at = {each.publisher: each for each in read_places(consumed) or ()}
+    since = read_places(begun) or ()
+    return all(each.publisher in at and at[each.publisher] >= each for each in since)
 
 
 def _encode(value: Struct) -> bytes:

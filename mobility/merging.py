@@ -132,6 +132,17 @@ class Flow:
         else:
             self.duplicates += 1
 
+    def pass_directly(self, position: Position, message: Message) -> Update | None:
+        """The usual case in short: what comes directly and follows the cursor, while nothing else
+        of its publisher is here. None when it is another case, and nothing has changed."""
+        publisher = position.publisher
+        at = self.cursor.get(publisher)
+        if at is None or self._held.get(publisher) or not position.directly_follows(at):
+            return None
+        self._came_directly(position)
+        self.cursor[publisher] = position
+        return Update(self.topic, position, message)
+
     def missing(self, first: Position, last: Position) -> None:
         """The system itself cannot bring these any more; a buffer may."""
         self._came_directly(last)

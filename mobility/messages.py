@@ -143,6 +143,9 @@ class Welcome(Answer, frozen=True, tag="welcome"):
     """What is given of what was asked for."""
     report: bool = False
     """Whether signs of life should say what was consumed."""
+    prepared: Batch | None = None
+    """What the proxy has for this stay already, if it expected the client: the first items, as
+    if they had been asked for."""
 
 
 class Heard(Answer, frozen=True, tag="heard"):
@@ -193,6 +196,9 @@ class Batch(Answer, frozen=True, tag="batch"):
 class Released(Answer, frozen=True, tag="released"):
     """To Release."""
 
+    kept: bool = False
+    """There was such a stay; False when it is asked once more."""
+
 
 class Code(StrEnum):
     """Why a question was refused."""
@@ -242,18 +248,25 @@ def read(content: bytes) -> AnyMessage:
     try:
         found: AnyMessage = (_written if is_json(content) else _packed).decode(content)
         if isinstance(found, MoveIn | Alive | MoveOut):
-            _check_places(found.topics)
+            check_places(found.topics)
         elif isinstance(found, Batch):
-            _check_places(found.seen)
-            for item in found.items:
-                if item.position is not None:
-                    Position.parse(item.position)
+            _check_batch(found)
+        elif isinstance(found, Welcome) and found.prepared is not None:
+            _check_batch(found.prepared)
     except _ERRORS as error:
         raise MalformedMessage(str(error)) from error
     return found
 
 
-def _check_places(topics: Topics) -> None:
+def _check_batch(batch: Batch) -> None:
+    check_places(batch.seen)
+    for item in batch.items:
+        if item.position is not None:
+            Position.parse(item.position)
+
+
+def check_places(topics: Topics) -> None:
+    """Raises when one of them is no Position."""
     for places in topics.values():
         for text in places or ():
             Position.parse(text)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mobility.ahead.preparation import Preparation
 from mobility.calls import Send
 from mobility.claims import Claims
 from mobility.handler import Handler, Record
@@ -73,14 +74,20 @@ class MobilityProxy:
         self._stays = Stays(env, pubsub, self.settings, self.counters, self._effective)
         self.handlers = self._stays.handlers
         """By client id and epoch."""
+        self.ahead = Preparation(
+            env, name, pubsub, send, self.settings, knows, self._claims, self._stays
+        )
+        self._stays.changed = self.ahead.reconsider
 
     # The core's side
 
     def start(self) -> None:
         self._claims.restore()
         self._stays.restore()
+        self.ahead.start()
 
     def stop(self) -> None:
+        self.ahead.stop()
         for handler in self.handlers.values():
             handler.quit()
 
@@ -89,13 +96,16 @@ class MobilityProxy:
         try:
             message = read(packet)
         except MalformedMessage:
-            self.counters["malformed"] += 1
+            if not self.ahead.receive(peer, packet):
+                self.counters["malformed"] += 1
             return
         if isinstance(message, Question):
             self.counters["asked"] += 1
             self._asked(Asker(peer, message.call, is_json(packet)), message)
         else:
-            self._relays.bring_back(message)
+            question = self._relays.bring_back(message)
+            if question is not None:
+                self.ahead.brought_back(question, message)
 
     def connection_lost(self, client: str, peer: str) -> None:
         """The transport says that this client is not at the other end of `peer` any more."""
@@ -164,7 +174,8 @@ class MobilityProxy:
                 asked=question.call,
             )
             handler = self._stays.add(record)
-            handler.trace_id = self._stays.tracing.move_in_begin(client)
+            prepared_by = self.ahead.moved_in(handler)
+            handler.trace_id = self._stays.tracing.move_in_begin(client, prepared_by)
         handler.peer = asker.peer
         if handler.record.final:
             return
@@ -175,6 +186,7 @@ class MobilityProxy:
         def durable() -> None:
             handler.to_welcome = asker
             self._effective(handler)
+            self.ahead.reconsider(handler)
 
         handler.save(durable)
 
@@ -185,11 +197,22 @@ class MobilityProxy:
         if handler.to_welcome is not None:
             asker, handler.to_welcome = handler.to_welcome, None
             report = not all(map(handler.left_to_history, handler.record.topics))
-            answer = Welcome(call=asker.call, service=handler.record.service, report=report)
+            answer = Welcome(
+                call=asker.call,
+                service=handler.record.service,
+                report=report,
+                prepared=self._first_batch(handler),
+            )
             self._tell(asker, answer)
         if handler.to_dismiss is not None:
             asker, handler.to_dismiss = handler.to_dismiss, None
             self._tell(asker, MovedOut(call=asker.call))
+
+    def _first_batch(self, handler: Handler) -> Batch | None:
+        """What a client that was expected gets with its Welcome."""
+        if not handler.trace_id or not self.ahead.is_prepared(handler) or not len(handler.buffer):
+            return None
+        return handler.first_batch(self.settings.ahead.welcome)
 
     def _alive(self, asker: Asker, handler: Handler, question: Alive) -> None:
         changed = bool(question.topics or question.gone)
@@ -200,6 +223,7 @@ class MobilityProxy:
                 return
             handler.update(question.call, question.topics, question.gone)
             handler.stand_by()
+            self.ahead.reconsider(handler)
         self._stays.come_back(handler)
         if changed:
             handler.save(lambda: self._tell(asker, Heard(call=asker.call)))
@@ -216,6 +240,7 @@ class MobilityProxy:
                 question.reason or None,
             )
             handler.trace_id = ""
+        self.ahead.arrived(handler)
         self._stays.come_back(handler)
         self._tell(asker, Heard(call=asker.call))
 
@@ -226,6 +251,7 @@ class MobilityProxy:
         handler.dismiss()
         self._stays.go_away(handler, None)
         handler.take_over()  # of topics that are new, if it was away already
+        self.ahead.reconsider(handler)
 
         def durable() -> None:
             handler.to_dismiss = asker
@@ -249,10 +275,12 @@ class MobilityProxy:
     def _release(self, asker: Asker, client: str, question: Release) -> None:
         self._claim(client, question.claim)
         handler = self.handlers.get((client, question.stay))
-        if handler is not None and handler.claim < question.claim:
+        kept = handler is not None and handler.claim < question.claim
+        if handler is not None and kept:
             self._stays.forget(handler)
+        answer = Released(call=asker.call, kept=kept)
         # Batches become durable in order: this one after the erasing, whoever asked for that.
-        self.env.storage.write({}, lambda: self._tell(asker, Released(call=asker.call)))
+        self.env.storage.write({}, lambda: self._tell(asker, answer))
 
     def _claim(self, client: str, claim: Claim) -> None:
         """The client moved in somewhere with that claim: it is not where it was before."""
@@ -264,6 +292,7 @@ class MobilityProxy:
                     self._stays.go_away(handler, "seen elsewhere")
                     handler.save()
                 self._tell_superseded(handler, claim)
+                self.ahead.reconsider(handler)
 
     def _tell_superseded(self, handler: Handler, claim: Claim) -> None:
         """Who still listens there learns it now, and otherwise when it asks next."""

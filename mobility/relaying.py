@@ -30,7 +30,7 @@ class Relays:
         self._send = send
         self._most = most
         self._patience = patience
-        self._open: dict[int, tuple[Asker, Timer]] = {}
+        self._open: dict[int, tuple[Asker, Fetch | Release, Timer]] = {}
         self._next = env.random.randrange(1, 1 << 48)
 
     @property
@@ -42,16 +42,18 @@ class Relays:
         self._next += 1
         number = self._next
         timer = self._env.call_later(self._patience, self._give_up, number)
-        self._open[number] = (asker, timer)
+        self._open[number] = (asker, question, timer)
         self._send(question.proxy, encode(replace(question, call=number)))
 
-    def bring_back(self, answer: AnyAnswer) -> None:
-        """To who asked, if that is known still."""
+    def bring_back(self, answer: AnyAnswer) -> Fetch | Release | None:
+        """To who asked, if that is known still; the question."""
         found = self._open.pop(answer.call, None)
-        if found is not None:
-            asker, timer = found
-            timer.cancel()
-            self._send(asker.peer, encode(replace(answer, call=asker.call), json=asker.json))
+        if found is None:
+            return None
+        asker, question, timer = found
+        timer.cancel()
+        self._send(asker.peer, encode(replace(answer, call=asker.call), json=asker.json))
+        return question
 
     def _give_up(self, number: int) -> None:
         del self._open[number]

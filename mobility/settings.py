@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mobility.ahead.settings import AheadSettings
 from mobility.service import LONGEST_KEEP, Quota, Service
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 
@@ -66,5 +67,7 @@ class ProxySettings:
     """Questions passed on and not answered yet."""
     relay_time: int = 10 * SECOND
     """How long an answer is waited for; the client asks again before."""
+    ahead: AheadSettings = field(default_factory=AheadSettings)
+    """Whether contexts are prepared at neighbours, and for them."""
     domain: str = "-"
     """Where traces say this proxy is."""

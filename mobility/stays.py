@@ -38,6 +38,8 @@ class Stays:
         self._settings = settings
         self._counters = counters
         self._effective = effective
+        self.changed: Callable[[Handler], None] = lambda handler: None
+        """Called when the state of a handler is another one, or it is forgotten."""
         self._epochs: dict[str, set[int]] = {}
         """Of each client: its stays that are kept."""
 
@@ -90,6 +92,7 @@ class Stays:
             handler.become("here")
             handler.stand_by()
             handler.save()
+            self.changed(handler)
         self.watch(handler)
 
     def watch(self, handler: Handler) -> None:
@@ -115,6 +118,7 @@ class Stays:
             handler.trace_id = ""
         self.tracing.move_out(client, reason)
         self._after(handler, int(handler.record.service.keep * SECOND), self._expire)
+        self.changed(handler)
 
     def _expire(self, handler: Handler) -> None:
         self._counters["expired"] += 1
@@ -122,6 +126,7 @@ class Stays:
         handler.become("expired", self._env.wall())
         handler.save()
         self._after(handler, self._settings.remember, self.forget)
+        self.changed(handler)
 
     def forget(self, handler: Handler) -> None:
         """It is over."""
@@ -133,6 +138,7 @@ class Stays:
             if not epochs:
                 del self._epochs[client]
         handler.erase()
+        self.changed(handler)
 
     def _after(self, handler: Handler, delay: int, then: Callable[[Handler], None]) -> None:
         if handler.timer is not None:

@@ -17,10 +17,10 @@ class Tracing:
         """The proxy took over; `reason` when the client did not ask for it."""
         self._write(Stage.MOVE_OUT, client, reason=reason)
 
-    def move_in_begin(self, client: str) -> str:
-        """The client came; the id of this hand-off."""
+    def move_in_begin(self, client: str, prepared_by: str = "") -> str:
+        """The client came; the id of this hand-off. Which proxy had it prepared, if one had."""
         trace_id = new_trace_id(self._env.random.randbytes(TRACE_ID_BYTES))
-        self._write(Stage.MOVE_IN_BEGIN, client, trace_id)
+        self._write(Stage.MOVE_IN_BEGIN, client, trace_id, peer=prepared_by or None)
         return trace_id
 
     def move_in_end(

@@ -13,6 +13,9 @@ from aiohttp import web
 from psph.errors import PsphError
 from push_hub.errors import StoreError
 
+_BACKLOG = 4_096
+"""Connections that wait to be taken: a thousand clients may come at once, with several each."""
+
 
 @asynccontextmanager
 async def serving(
@@ -22,7 +25,7 @@ async def serving(
     # Bound before the hub starts, because its links name the port.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family, backlog=1024)
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise PsphError(f"the hub cannot run: {error}") from error
     shown = f"[{host}]" if ":" in host else host
@@ -31,7 +34,7 @@ async def serving(
     try:
         try:
             await runner.setup()
-            await web.SockSite(runner, listening).start()
+            await web.SockSite(runner, listening, backlog=_BACKLOG).start()
         except (OSError, StoreError) as error:
             raise PsphError(f"the hub cannot run: {error}") from error
         yield url

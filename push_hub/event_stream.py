@@ -6,10 +6,11 @@ heartbeats, and one of them says that the stream has sent all that was recorded 
 
 from __future__ import annotations
 
-import base64
 import json
+from binascii import b2a_base64
 from collections.abc import Iterable
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Final
 
 from identifiers import Position
@@ -56,20 +57,17 @@ def update_event(update: Update, spelling: str, whole: bool = False) -> Event:
 
     Feeds go as their new entries, made safe for a browser, unless the reader wants them `whole`.
     """
-    head = json.dumps(
-        {
-            "topic": spelling,
-            "position": str(update.position),
-            "content_type": update.content_type,
-            "trace_id": update.trace_id,
-        }
-    )
+    position = str(update.position)
     if update.entries is not None and not whole:
         # Already JSON, and on one line: json.dumps escapes line ends in texts.
         body = f'"entries": {update.entries}'
     else:
-        body = f'"body_b64": "{base64.b64encode(update.body).decode()}"'
-    data = f"id: {update.position}\ndata: {head[:-1]}, {body}}}\n\n"
+        body = f'"body_b64": "{b2a_base64(update.body, newline=False).decode()}"'
+    data = (
+        f'id: {position}\ndata: {{"topic": {quoted(spelling)}, "position": "{position}",'
+        f' "content_type": {quoted(update.content_type)}, "trace_id": {quoted(update.trace_id)},'
+        f" {body}}}\n\n"
+    )
     return Event(data.encode(), update)
 
 

@@ -12,18 +12,24 @@ Nothing is sent twice that the reader said it has, and nothing of one publisher 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from operator import attrgetter
 
 from identifiers import Position, PublisherId, Topic
 from push_hub.context import Context
-from push_hub.event_stream import Event, notice_event, update_event
+from push_hub.event_stream import Event, notice_event
 from push_hub.recalling import Recalling
+from push_hub.recent import Recent, Remembered
 from push_hub.store.records import Update
 
-_PAGE = 8
+_PAGE = 256
+_PAGE_BYTES = 256 << 10
+"""Of bodies that are read from the history, or of events that are sent, at a time."""
 _UNKNOWN = 2
 """Publishers unknown to this hub whose versions are asked for elsewhere, for one reader."""
+_seq = attrgetter("update.seq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,7 @@ class Resumption:
         self,
         context: Context,
         recalling: Recalling,
+        recent: Recent,
         starts: Sequence[Start],
         *,
         whole: bool,
@@ -57,48 +64,87 @@ class Resumption:
     ) -> None:
         self._context = context
         self._recalling = recalling
+        self._recent = recent
         self._starts = {each.topic_id: each for each in starts}
         self._whole = whole
         self._shared = shared and len(starts) > 1
         self._read: dict[int, int] = {}
         """By topic: the update up to which the history was read and sent."""
         self._last: dict[tuple[int, PublisherId], Position] = {}
+        self._recorded: set[int] = set()
+        """The topics of which this hub had something when the stream began."""
         self._unsettled: dict[int, tuple[Position, ...]] = {}
         """By topic: where the reader is, while this hub has nothing of the topic at all."""
 
-    async def catch_up(self) -> AsyncIterator[Event]:
+    async def catch_up(self) -> AsyncIterator[list[Event]]:
         """What was recorded since the reader's Positions, or the current versions."""
         resume = await self._find_shared() if self._shared else {}
         if not resume:
             for start in self._starts.values():
-                async for event in self._begin(start, resume):
-                    yield event
+                said = [event async for event in self._begin(start, resume)]
+                if said:
+                    yield said
         if not resume:
             return
         at = min(resume.values())
-        while page := await self._context.store.history(list(resume), at, _PAGE):
-            for update in page:
+        while page := await self._page(resume, at):
+            events: list[Event] = []
+            size = 0
+            for each in page:
+                update = each.update
                 at = update.seq
-                if update.seq > resume[update.topic_id]:
-                    self._read[update.topic_id] = update.seq
-                    async for event in self._send(update, None):
-                        yield event
+                if at <= resume[update.topic_id]:
+                    continue
+                self._read[update.topic_id] = at
+                usual = self._follow(each)
+                if usual is not None:
+                    events.append(usual)
+                    size += len(usual.data)
+                else:
+                    # What is had elsewhere may be much more than the page.
+                    async for event in self._send(each):
+                        events.append(event)
+                        size += len(event.data)
+                        if size > _PAGE_BYTES:
+                            yield events
+                            events, size = [], 0
+                if size > _PAGE_BYTES:
+                    yield events
+                    events, size = [], 0
+            if events:
+                yield events
+
+    async def _page(self, resume: dict[int, int], at: int) -> Iterable[Remembered]:
+        """What follows number `at` in any of the topics: from memory, if all of it is there."""
+        found = []
+        for topic_id, after in resume.items():
+            newer = self._recent.after(topic_id, max(at, after))
+            if newer is None:
+                break
+            found.append(newer)
+        else:
+            return found[0] if len(found) == 1 else list(merge(*found, key=_seq))
+        page = await self._context.store.history(list(resume), at, _PAGE, _PAGE_BYTES)
+        return list(map(Remembered, page))
 
     async def base(self, topic_id: int) -> tuple[Position, ...]:
         """After `catch_up`: where the reader is, of each publisher; nothing when this hub has
         nothing of the topic yet, and so cannot tell."""
-        known, start = await self._context.store.positions(topic_id), self._starts[topic_id]
-        if not known or (not start.after and not start.last):
-            return tuple(known)  # it begins now
+        start = self._starts[topic_id]
+        if topic_id not in self._recorded or (not start.after and not start.last):
+            return tuple(await self._context.store.positions(topic_id))  # it begins now
         return tuple(at for (topic, _), at in self._last.items() if topic == topic_id)
 
-    async def next(self, queued: Event) -> AsyncIterator[Event]:
+    async def next(self, queued: Remembered) -> AsyncIterator[Event]:
         """An update that was just recorded, and what comes before it."""
-        update = queued.update
         # Recorded while the history was read, and sent from there already.
-        if update is None or update.seq <= self._read.get(update.topic_id, 0):
+        if queued.update.seq <= self._read.get(queued.update.topic_id, 0):
             return
-        async for event in self._send(update, queued):
+        usual = self._follow(queued)
+        if usual is not None:
+            yield usual
+            return
+        async for event in self._send(queued):
             yield event
 
     async def _find_shared(self) -> dict[int, int]:
@@ -118,8 +164,15 @@ class Resumption:
         store, topic_id = self._context.store, start.topic_id
         for each in start.after:
             self._last[topic_id, each.publisher] = each
+        known = self._recent.place(topic_id, start.after)
+        if known is not None:
+            self._recorded.add(topic_id)
+            resume[topic_id] = known
+            return
         latest = await store.latest(topic_id)
-        if latest is None:
+        if latest is not None:
+            self._recorded.add(topic_id)
+        else:
             if start.after:
                 self._unsettled[topic_id] = start.after
             return
@@ -178,9 +231,22 @@ class Resumption:
         # before it left the history, or another one.
         return 0 if highest.epoch == after.epoch else None
 
-    async def _send(self, update: Update, made: Event | None) -> AsyncIterator[Event]:
+    def _follow(self, made: Remembered) -> Event | None:
+        """The usual case in short: the version that the reader lacks next, and nothing to be said
+        before it. None when it is another case."""
+        update, position = made.update, made.update.position
+        key = (update.topic_id, position.publisher)
+        last = self._last.get(key)
+        if last is None or not position.directly_follows(last):
+            return None
+        self._unsettled.pop(update.topic_id, None)
+        self._last[key] = position
+        return made.event(self._starts[update.topic_id].spelling, self._whole)
+
+    async def _send(self, made: Remembered) -> AsyncIterator[Event]:
         """The update, after what has to be said or sent before it; nothing, if the reader has it
         or something newer of its publisher."""
+        update = made.update
         start, position = self._starts[update.topic_id], update.position
         key = (update.topic_id, position.publisher)
         unsettled = self._unsettled.pop(update.topic_id, ())
@@ -199,7 +265,7 @@ class Resumption:
         elif last is not None:
             yield notice_event("reset", start.spelling, last, position)
         self._last[key] = position
-        yield made or update_event(update, start.spelling, self._whole)
+        yield made.event(start.spelling, self._whole)
 
     async def _strange(
         self, start: Start, after: tuple[Position, ...], position: Position

@@ -8,10 +8,12 @@ from typing import Final
 from aiohttp import web
 
 from identifiers import InvalidPosition, Position, PublisherId
-from push_hub.errors import BadRequest
+from push_hub.errors import BadRequest, Refused
 from push_hub.event_stream import HEARTBEAT, alive_event, base_event
+from push_hub.hub import Hub
 from push_hub.keys import HUB
 from push_hub.requests import web_topic
+from push_hub.streams import Stream
 
 MAX_POSITIONS: Final = 64
 """Publishers of one topic whose Positions a stream may resume after."""
@@ -38,17 +40,37 @@ async def get_stream(request: web.Request) -> web.StreamResponse:
     if len(after) not in (0, 1, len(topics)):
         raise BadRequest("give `after` once, or once for each topic")
     name, based = f"stream {request.remote}", request.query.get("base") == "event"
+    places = after * len(topics) if len(after) == 1 else after or [()] * len(topics)
+    admission = None
     if based:
         # Somebody who counts versions: the base is only true once the topic's own hub has answered.
-        await asyncio.gather(*(hub.context.carrying.admit(each, name) for each in topics.values()))
-    stream = await hub.streams.open(
-        list(topics.values()),
-        after * len(topics) if len(after) == 1 else after or [()] * len(topics),
-        name,
-        last=hub.settings.history if based else 1,
-        whole=_whole(request.query.get("content", "")),
-        shared=len(after) == 1,
-    )
+        # What is in memory need not wait for that.
+        admission = asyncio.gather(
+            *(hub.context.carrying.admit(each, name) for each in topics.values())
+        )
+        admission.add_done_callback(_retrieved)
+        if not hub.streams.are_recent(list(topics.values()), places):
+            await admission
+    try:
+        stream = await hub.streams.open(
+            list(topics.values()),
+            places,
+            name,
+            last=hub.settings.history if based else 1,
+            whole=_whole(request.query.get("content", "")),
+            shared=len(after) == 1,
+        )
+    except BaseException:
+        if admission is not None:
+            admission.cancel()
+        raise
+    return await _send(request, hub, stream, admission)
+
+
+async def _send(
+    request: web.Request, hub: Hub, stream: Stream, admission: asyncio.Future[list[None]] | None
+) -> web.StreamResponse:
+    """`admission`: when it is over, and the reader has caught up, it is told where it is."""
     if request.transport is not None:
         stream.abort = request.transport.abort
     try:
@@ -65,19 +87,39 @@ async def get_stream(request: web.Request) -> web.StreamResponse:
         audible = request.query.get("heartbeat") == "event"
         heartbeat = alive_event(hub.settings.heartbeat) if audible else HEARTBEAT
         await response.write(b"retry: 3000\n\n" + (heartbeat if audible else b""))
-        async for event in stream:
-            await response.write(heartbeat if event is None else event.data)
-            if based and event is not None and event.caught_up:
-                for topic, base in (await stream.bases()).items():
-                    await response.write(base_event(topic, base))
-            if event is not None and event.update is not None:
-                hub.counters["browser_events"] += 1
-                hub.context.tracer.browser_sent(event.update, stream.name)
+        if admission is not None:
+            admission.add_done_callback(lambda _: stream.wake())
+        caught_up = False
+        async for batch in stream.batches():
+            said = [event.data for event in batch] or [heartbeat]
+            at_once = bool(batch) and batch[-1].caught_up
+            caught_up = caught_up or at_once
+            # Otherwise after all that was recorded while it was under way.
+            told = caught_up and (at_once or not batch)
+            if told and admission is not None and admission.done():
+                admission.result()  # Refused, perhaps
+                admission = None
+                said += (base_event(topic, base) for topic, base in (await stream.bases()).items())
+            await response.write(b"".join(said))
+            for event in batch:
+                if event.update is not None:
+                    hub.counters["browser_events"] += 1
+                    hub.context.tracer.browser_sent(event.update, stream.name)
     except (ConnectionError, TimeoutError):
         pass  # the browser left
+    except Refused:
+        pass  # told to whoever asks again
     finally:
+        if admission is not None:
+            admission.cancel()
         hub.streams.shut(stream)
     return response
+
+
+def _retrieved(admission: asyncio.Future[list[None]]) -> None:
+    """Nobody may be left who wants to know that it failed."""
+    if not admission.cancelled():
+        admission.exception()
 
 
 def _after(request: web.Request) -> list[tuple[Position, ...] | None]:

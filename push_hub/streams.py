@@ -12,14 +12,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 
 from identifiers import Position, Topic
 from push_hub.context import Context
 from push_hub.errors import Refused
-from push_hub.event_stream import Event, caught_up_event, update_event
+from push_hub.event_stream import Event, caught_up_event
 from push_hub.recalling import Recalling
+from push_hub.recent import Recent, Remembered
 from push_hub.resuming import Resumption, Start
-from push_hub.store.records import TopicRecord, Update
+from push_hub.store.records import Update
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A topic of a stream: its number in the store, and its name."""
+
+    id: int
+    canonical: str
 
 
 class Streams:
@@ -32,6 +42,7 @@ class Streams:
         self._opened = 0
         self._closed = False
         self._recalling = Recalling(context)
+        self._recent = Recent(context.settings.history)
         self.opened: Callable[[], object] = lambda: None
         """Called when somebody begins to watch."""
 
@@ -69,12 +80,7 @@ class Streams:
             raise Refused("this hub has too many streams open: try again later")
         self._count += 1
         try:
-            records = [
-                await self._context.store.ensure_topic(
-                    self._context.naming.plain(topic), self._context.caps, self._context.clock()
-                )
-                for topic in topics
-            ]
+            records = [await self._find(self._context.naming.plain(topic)) for topic in topics]
         except BaseException:
             self._count -= 1
             raise
@@ -82,7 +88,9 @@ class Streams:
             Start(record.id, topic, tuple(positions or ()), 0 if positions is None else last)
             for record, topic, positions in zip(records, topics, after, strict=True)
         ]
-        resumption = Resumption(self._context, self._recalling, starts, whole=whole, shared=shared)
+        resumption = Resumption(
+            self._context, self._recalling, self._recent, starts, whole=whole, shared=shared
+        )
         self._opened += 1
         stream = Stream(self._context, resumption, records, topics, name, whole)
         stream.reader = f"{name} {self._opened}"
@@ -92,6 +100,23 @@ class Streams:
             self._context.carrying.joined(topic, stream.reader, None)
         self.opened()
         return stream
+
+    def are_recent(
+        self, topics: Sequence[Topic], after: Sequence[Sequence[Position] | None]
+    ) -> bool:
+        """Whether readers with these Positions of each topic lack nothing that is not in memory."""
+        for topic, positions in zip(topics, after, strict=True):
+            topic_id = self._recent.topic_id(self._context.naming.plain(topic).canonical)
+            if topic_id is None or self._recent.place(topic_id, positions or ()) is None:
+                return False
+        return True
+
+    async def _find(self, topic: Topic) -> Streamed:
+        topic_id = self._recent.topic_id(topic.canonical)
+        if topic_id is None:
+            caps, clock = self._context.caps, self._context.clock
+            topic_id = (await self._context.store.ensure_topic(topic, caps, clock())).id
+        return Streamed(topic_id, topic.canonical)
 
     def shut(self, stream: Stream) -> None:
         """The browser is gone."""
@@ -108,13 +133,10 @@ class Streams:
         self._count -= 1
 
     def send(self, update: Update) -> None:
-        """To every stream of the topic. One event is made for all that spell it alike."""
-        made: dict[tuple[str, bool], Event] = {}
+        """To every stream of the topic."""
+        made = self._recent.add(update)
         for stream in tuple(self._by_topic.get(update.topic_id, ())):
-            form = (stream.spellings[update.topic_id], stream.whole)
-            if form not in made:
-                made[form] = update_event(update, *form)
-            stream.put(made[form])
+            stream.put(made)
 
     def close(self) -> None:
         """End all streams: the browsers come back when the hub does."""
@@ -135,7 +157,7 @@ class Stream:
         self,
         context: Context,
         resumption: Resumption,
-        records: Sequence[TopicRecord],
+        records: Sequence[Streamed],
         topics: Sequence[Topic],
         name: str,
         whole: bool,
@@ -154,15 +176,15 @@ class Stream:
         """Cuts the connection, whose writer may be waiting for the browser."""
         self._context = context
         self._resumption = resumption
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[Remembered | None] = asyncio.Queue()
         self._size = 0
         self._ended = False
 
-    def put(self, event: Event) -> None:
-        """Queue an event, or drop the browser when too much is waiting for it."""
+    def put(self, update: Remembered) -> None:
+        """Queue an update, or drop the browser when too much is waiting for it."""
         if self._ended:
             return
-        self._size += len(event.data)
+        self._size += self._size_of(update)
         # One event larger than the buffer is let through when nothing else waits.
         if self._size > self._context.settings.stream_buffer and not self._queue.empty():
             self._context.counters["streams_dropped"] += 1
@@ -170,7 +192,7 @@ class Stream:
             self.end()
             self.abort()
             return
-        self._queue.put_nowait(event)
+        self._queue.put_nowait(update)
 
     async def bases(self) -> dict[str, tuple[Position, ...]]:
         """Once it has caught up: where its reader is in each topic, as that is spelled."""
@@ -181,25 +203,42 @@ class Stream:
 
     def end(self) -> None:
         """Nothing more will come."""
-        if not self._ended:
-            self._ended = True
-            self._queue.put_nowait(None)
+        self._ended = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let its reader have a heartbeat once what is queued now has been sent."""
+        self._queue.put_nowait(None)
 
     async def __aiter__(self) -> AsyncIterator[Event | None]:
-        async for event in self._resumption.catch_up():
-            yield event
-        yield caught_up_event()
+        async for batch in self.batches():
+            for event in batch:
+                yield event
+            if not batch:
+                yield None
+
+    async def batches(self) -> AsyncIterator[list[Event]]:
+        """Events that are there at the same moment; none is a moment to send a heartbeat."""
+        async for batch in self._resumption.catch_up():
+            yield batch
+        yield [caught_up_event()]
         heartbeat = self._context.settings.heartbeat
-        waiting: Event | None
         while not self._ended:
             try:
                 async with asyncio.timeout(heartbeat):
                     waiting = await self._queue.get()
             except TimeoutError:
-                yield None
+                yield []
                 continue
             if waiting is None:
-                return
-            self._size -= len(waiting.data)
-            async for event in self._resumption.next(waiting):
-                yield event
+                if not self._ended:
+                    yield []
+                continue
+            self._size -= self._size_of(waiting)
+            batch = [event async for event in self._resumption.next(waiting)]
+            if batch:
+                yield batch
+
+    def _size_of(self, update: Remembered) -> int:
+        spelling = self.spellings[update.update.topic_id]
+        return len(update.event(spelling, self.whole).data)

@@ -14,7 +14,8 @@ What must hold (`model` says what counts):
   of two with one secret one is live and the other knows of it.
 
 `trial` is the world and what happens in it, `faults` what goes wrong, `nodes` the cores in it and
-what they say, `system` the pub/sub system, `care` and `model` what was promised.
+what they say, `system` the pub/sub system, `care` and `model` what was promised. `proactive` is the
+same with proxies that prepare, and `witness` hears what these say to each other.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class SimulatedSubscription:
         self._port = port
         self._topic = topic
         self._after = after
-        self._listener = listener
+        self.listener = listener
         self._due = 0
         self._over = False
         port.env.call_later(port.system.delay(port.system.slowest), self._take_effect)
@@ -65,6 +65,11 @@ class SimulatedSubscription:
         self._over = True
         if self in self._topic.subscriptions:
             self._topic.subscriptions.remove(self)
+
+    @property
+    def lives(self) -> bool:
+        """Whether the core that made it has not died since."""
+        return bool(getattr(self._port.env, "alive", True))
 
     def push(self, published: Published) -> None:
         """The topic has a new message."""
@@ -77,7 +82,7 @@ class SimulatedSubscription:
         topic.subscriptions.append(self)
         self._port.took_effect(topic, self._after)
         base = topic.latest if topic.tells_base else None
-        self._soon(self._listener.subscribed, topic.name, base)
+        self._soon(self.listener.subscribed, topic.name, base)
         if self._after is not None and topic.history:
             after = {position.publisher: position.version for position in self._after}
             for publisher, published in topic.streams.items():
@@ -87,7 +92,7 @@ class SimulatedSubscription:
         oldest = max(0, len(published) - self._topic.history)
         if version < oldest:
             first, last = published[version].position, published[oldest - 1].position
-            self._soon(self._listener.gap, self._topic.name, first, last)
+            self._soon(self.listener.gap, self._topic.name, first, last)
         for each in published[max(version, oldest) :]:
             self.push(each)
 
@@ -102,7 +107,7 @@ class SimulatedSubscription:
 
     def _deliver(self, published: Published) -> None:
         self._port.delivers(self._topic, published.position)
-        self._listener.deliver(self._topic.name, published.position, published.message)
+        self.listener.deliver(self._topic.name, published.position, published.message)
 
 
 class SimulatedSystem:

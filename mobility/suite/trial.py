@@ -65,7 +65,7 @@ class MobilityTrial:
             json=random.random() < 0.2,
             debts=100,
         )
-        self.proxy_settings = ProxySettings(relay_time=SECOND)
+        self.proxy_settings = self._proxy_settings()
         self._spells = {name: Spells() for name in [*self.proxies, *self.clients]}
         silence = self.proxy_settings.silence * (ALIVE + MILLISECOND)
         keep = int(service.keep * SECOND) - MILLISECOND  # clocks differ
@@ -87,6 +87,9 @@ class MobilityTrial:
         self._accepted: dict[tuple[str, Position], Message] = {}
         """What clients were told is going to be published."""
         self._build()
+
+    def _proxy_settings(self) -> ProxySettings:
+        return ProxySettings(relay_time=SECOND)
 
     def _service(self) -> Service:
         random, history = self._random, self._history

@@ -133,17 +133,17 @@ class SqliteStorage:
         self, connection: sqlite3.Connection, batches: list[tuple[int, _Batch, _Done]]
     ) -> bool:
         """Whether they are durable now; not, only when the disk refuses and we are to close."""
+        # One commit for all: of a key that was written several times only the last value counts.
+        changes: _Batch = {}
+        for _, batch, _ in batches:
+            changes.update(batch)
+        kept = [(key, value) for key, value in changes.items() if value is not None]
+        gone = [(key,) for key, value in changes.items() if value is None]
         while True:
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                for _, batch, _ in batches:
-                    for key, value in batch.items():
-                        if value is None:
-                            connection.execute("DELETE FROM state WHERE key = ?", (key,))
-                        else:
-                            connection.execute(
-                                "INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value)
-                            )
+                connection.executemany("DELETE FROM state WHERE key = ?", gone)
+                connection.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", kept)
                 connection.execute("COMMIT")
             except sqlite3.Error as error:
                 # Nobody has been told that these are durable, so waiting loses nothing.

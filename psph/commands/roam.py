@@ -228,7 +228,7 @@ class Screen:
 
     def consume(self, event: Update | Gap | Reset) -> None:
         from mobility import Gap, Update
-        from psph.mobility.roamer import Enough
+        from psph.mobility.roaming_host import Enough
 
         if self.done.is_set():
             raise Enough

@@ -79,6 +79,8 @@ def _report(suite: Suite, summary: Summary, shown: Outcome | None, as_json: bool
             f"suite {suite.name}, seed {smallest.seed}: {smallest.failure} "
             f"(again with: psph schedules {suite.name} --replay {smallest.seed})"
         )
+    if summary.shortfall:
+        raise PsphError(f"suite {suite.name}: {summary.shortfall}")
 
 
 def _show_failure(smallest: Outcome) -> None:

@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from bootstrap import BootstrapError, NothingFound, Resolver
 from identifiers import InvalidTopic
+from mobility.ahead.words import WORDS, kind_of
 from psph.guide import base_url as endpoint_url
+from psph.mobility.several import MOST, bundled, unbundled
 from push_hub.connecting import exact_url, reason_of
 from push_hub.siblings import base_url
 
@@ -28,8 +31,14 @@ _REMEMBERED = 60.0
 """Seconds for which the records of a proxy's zone are believed."""
 _MOST = 10_000
 """Names whose standing is remembered."""
-AT_ONCE = 256
-"""Questions to other proxies under way; beyond it they are lost, and asked again."""
+AT_ONCE = 8
+"""Requests to one proxy under way: what comes meanwhile goes together in the next."""
+MOST_WAITING = 4_096
+"""Questions to other proxies that wait; beyond it they are lost, and asked again."""
+WORDS_AT_ONCE = 64
+"""Words to other proxies under way, each alone; clients' questions do not wait for them."""
+BETWEEN_PASSES = 0.5
+"""Seconds between two passes to one proxy: anybody may have it sent one."""
 
 
 class KnownProxies:
@@ -83,43 +92,90 @@ class Peers:
         self._largest = largest
         self._own = own
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: dict[str, deque[bytes]] = {}
+        self._asking: Counter[str] = Counter()
+        self._words: set[asyncio.Task[None]] = set()
+        self._passed: dict[str, float] = {}
         self.answered: Callable[[str, bytes], None] = lambda name, packet: None
         self.counters: Counter[str] = Counter()
 
     def send(self, name: str, packet: bytes) -> None:
-        """Ask a proxy. Nothing comes back when it cannot be asked: the client asks again."""
-        if len(self._tasks) >= AT_ONCE:
+        """Ask a proxy, or tell it a word. Nothing comes back when it cannot be reached: who wants
+        an answer asks again."""
+        kind = kind_of(packet)
+        if kind in WORDS:
+            if len(self._words) >= WORDS_AT_ONCE or (kind == "pass" and not self._may_pass(name)):
+                self.counters["crowded"] += 1
+            else:
+                self._start(self._words, self._ask(name, [packet]))
+            return
+        if sum(map(len, self._waiting.values())) >= MOST_WAITING:
             self.counters["crowded"] += 1
             return
-        task = asyncio.get_running_loop().create_task(self._ask(name, packet))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._waiting.setdefault(name, deque()).append(packet)
+        if self._asking[name] < AT_ONCE:
+            self._asking[name] += 1
+            self._start(self._tasks, self._ask_all(name))
+
+    def _start(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    def _may_pass(self, name: str) -> bool:
+        now = time.monotonic()
+        last = self._passed.pop(name, -BETWEEN_PASSES)
+        ready = now - last >= BETWEEN_PASSES
+        self._passed[name] = now if ready else last
+        if len(self._passed) > _MOST:
+            del self._passed[next(iter(self._passed))]
+        return ready
 
     async def stop(self) -> None:
         """Nobody is asked any more."""
-        for task in tuple(self._tasks):
+        tasks = self._tasks | self._words
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._session.close()
 
-    async def _ask(self, name: str, packet: bytes) -> None:
+    async def _ask_all(self, name: str) -> None:
+        """What waits for one proxy, until nothing does."""
+        try:
+            while waiting := self._waiting.get(name):
+                packets = [waiting.popleft() for _ in range(min(MOST, len(waiting)))]
+                if not waiting:
+                    del self._waiting[name]
+                await self._ask(name, packets)
+        finally:
+            self._asking[name] -= 1
+            if not self._asking[name]:
+                del self._asking[name]
+
+    async def _ask(self, name: str, packets: list[bytes]) -> None:
         if not await self.known.is_known(name):
-            self.counters["unknown"] += 1
+            self.counters["unknown"] += len(packets)
             return
+        body, media_type = bundled(packets)
         try:
             async with self._session.post(
-                exact_url(f"{name}/mobility/relay"), data=packet, allow_redirects=False
+                exact_url(f"{name}/mobility/relay"),
+                data=body,
+                headers={"Content-Type": media_type},
+                allow_redirects=False,
             ) as answer:
                 content = await answer.content.read(self._largest + 1)
                 while not answer.content.at_eof() and len(content) <= self._largest:
                     content += await answer.content.read(self._largest + 1 - len(content))
                 if answer.status != 200 or len(content) > self._largest:
-                    self.counters["failed"] += 1
+                    self.counters["failed"] += len(packets)
                     _log.info("%s answered %d", name, answer.status)
                     return
+                answers = unbundled(content, answer.content_type)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            self.counters["failed"] += 1
+            self.counters["failed"] += len(packets)
             _log.info("%s cannot be asked: %s", name, reason_of(error))
             return
-        self.counters["answered"] += 1
-        self.answered(name, content)
+        self.counters["answered"] += len(answers)
+        for each in answers:
+            self.answered(name, each)

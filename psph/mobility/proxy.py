@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from psirp_sim.runtime.linkless import LinklessNode
 from psph.configuration.mobility import MobilityConfiguration
 from psph.mobility.hub_port import HubPort
 from psph.mobility.peers import KnownProxies, Peers
+from psph.mobility.pressure import Pressure
 from psph.mobility.publish_routes import PublishRoutes
 from psph.mobility.routes import Routes
 from psph.mobility.sessions import PEER, Session, Sessions
@@ -29,6 +31,8 @@ from traces import TraceSink
 _TIMEOUT = 8.0
 """Seconds for another proxy to answer; less than the core waits."""
 _CONNECTIONS = 64
+_LOOK = 0.5
+"""Seconds between two looks at how much there is to do."""
 
 
 class RunningProxy:
@@ -101,9 +105,12 @@ class RunningProxy:
             assert isinstance(core, MobilityProxy)
             self.core = core
             self.sessions.lost = self._lost
+            self.pressure = Pressure(lambda: self._uses(hub))
+            looking = asyncio.create_task(self._look())
             try:
                 yield
             finally:
+                looking.cancel()
                 self.core = self.publish_routes.session = None
                 await self.peers.stop()
         await port.stop()
@@ -124,6 +131,21 @@ class RunningProxy:
             for client in session.clients:
                 self._node.call_core(self.core.connection_lost, client, PEER + session.word)
 
+    def _uses(self, hub: Hub) -> dict[str, tuple[int, int]]:
+        settings = self.settings
+        stays = 0 if self.core is None else len(self.core.handlers)
+        return {
+            "sessions": (len(self.sessions), settings.clients),
+            "stays": (stays, settings.stays),
+            "streams": (len(hub.streams), hub.settings.streams_at_once),
+        }
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK)
+            if self.core is not None and self.pressure.look():
+                self._node.call_core(self.core.ahead.under_pressure, self.pressure.high)
+
     # For those who run it
 
     def status(self) -> dict[str, object]:
@@ -138,6 +160,18 @@ class RunningProxy:
             "buffered_bytes": sum(each.buffer.bytes for each in stays),
             "dropped_messages": sum(sum(each.drops().values()) for each in stays),
             "counters": self.counters(),
+            "prepare": {} if core is None else self._prepared(core),
+        }
+
+    def _prepared(self, core: MobilityProxy) -> dict[str, object]:
+        """What is prepared here and elsewhere; `share` is that of hand-offs that were."""
+        ahead = core.ahead
+        counted = ahead.counters["prepared"] + ahead.counters["unprepared"]
+        return {
+            **ahead.status(),
+            "share": ahead.counters["prepared"] / counted if counted else None,
+            "pressed": self.pressure.high,
+            "used": self.pressure.shares(),
         }
 
     def counters(self) -> dict[str, int]:

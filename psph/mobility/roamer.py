@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -36,10 +35,10 @@ from mobility import (
     Superseded,
     Update,
 )
-from psirp_sim.runtime.linkless import LinklessNode
 from psph.mobility.native_topics import native_ids
-from psph.mobility.stream_port import StreamAccess
-from push_hub.connecting import USER_AGENT, exact_url, reason_of
+from psph.mobility.roaming_host import RoamingHost
+from psph.mobility.stream_port import SETTINGS, StreamAccess
+from push_hub.connecting import exact_url, reason_of
 from push_hub.siblings import base_url
 
 Consumed = Update | Gap | Reset
@@ -54,18 +53,15 @@ class HubUnusable(Exception):
     """A hub that a client cannot move to, and why."""
 
 
-class Enough(Exception):
-    """Raised by who consumes and wants no more: this event and later ones count as not consumed."""
-
-
-class _Node(LinklessNode):
-    def _core_failed(self) -> None:
-        if not isinstance(sys.exc_info()[1], Enough):
-            super()._core_failed()
-
-
 def _canonical(topic: str) -> str:
     return topic if native_ids(topic) is not None else identify(topic).canonical
+
+
+def _url_of(hub: str) -> str:
+    url = base_url(hub.removesuffix("/").removesuffix("/hub"))
+    if url is None:
+        raise HubUnusable(f"{hub[:100]!r} is no URL of a hub: write http://HOST:PORT")
+    return url
 
 
 class _Said(msgspec.Struct):
@@ -86,20 +82,25 @@ class Roamer:
         state: Path | None = None,
         settings: ClientSettings | None = None,
         token: str = "",
+        host: RoamingHost | None = None,
+        name: str = "",
     ) -> None:
         """InvalidTopic or ValueError for topics that are none, or one twice.
 
         `notice` hears of moves; `lost`, with the reason, that the hub is gone: the client is
-        nowhere then until it is moved. `token` is what hubs want to see before they publish."""
+        nowhere then until it is moved. `token` is what hubs want to see before they publish. With
+        a `host` it is one of several there, and its state is kept there under its `name`."""
         self._topics = tuple(topics)
         if len(set(map(_canonical, self._topics))) < len(self._topics):
             raise ValueError("the same topic is named twice")
         self._consume = consume
         self._notice = notice
         self._lost = lost
-        self._settings = settings
+        self._settings = settings or SETTINGS
         self._token = token
-        self._node = _Node("roam", storage=state)
+        self._host = host or RoamingHost(state)
+        self._own_host = host is None
+        self._name = name
         self._names: dict[str, str] = {}
         self._urls: dict[str, str] = {}
         self._doubtful: set[str] = set()
@@ -110,37 +111,31 @@ class Roamer:
         """Where it is, or comes to: the URL it was given."""
 
     async def __aenter__(self) -> Self:
-        node = await self._node.__aenter__()
-        for key, value in node.storage.scan(_NAME):
+        if self._own_host:
+            await self._host.__aenter__()
+        self._env = env = self._host.seat(self._name)
+        self._connections = self._host.way()
+        for key, value in env.storage.scan(_NAME):
             self._names[key[len(_NAME) :].decode()] = value.decode()
-        secret = node.storage.get(_SECRET)
+        secret = env.storage.get(_SECRET)
         if secret is None:
             secret = os.urandom(SECRET_BYTES)
-            node.storage.write({_SECRET: secret})
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, force_close=False),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": USER_AGENT},
-        )
+            env.storage.write({_SECRET: secret})
         access = StreamAccess(
-            self._session,
+            self._connections,
             lambda name: self._urls[name],
-            node.call_core,
+            self._host.call,
             lambda peer, packet: self.client.receive(peer, packet),
             self._broken,
             self._token,
+            lambda call, *args: self.client.together(call, *args),
         )
-        known = secret
-
-        client = node.run(
-            lambda env: MobileClient(
-                env, known, access, access.send, self._consumed, self._noticed, self._settings
-            )
+        self.client = MobileClient(
+            env, secret, access, access.send, self._consumed, self._noticed, self._settings
         )
-        assert isinstance(client, MobileClient)
-        self.client = client
+        self._host.seats.add(self.client)
         for topic in self._topics:
-            client.subscribe(topic)
+            self.client.subscribe(topic)
         return self
 
     async def __aexit__(
@@ -149,8 +144,9 @@ class Roamer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._node.__aexit__(kind, error, trace)
-        await self._session.close()
+        self._host.call(self._host.seats.remove, self.client)
+        if self._own_host:
+            await self._host.__aexit__(kind, error, trace)
 
     # What a program does
 
@@ -161,24 +157,35 @@ class Roamer:
     async def move(self, hub: str) -> None:
         """Go to that hub, whatever was going on; HubUnusable when it is none, or never was seen
         and does not answer."""
-        url = base_url(hub.removesuffix("/").removesuffix("/hub"))
-        if url is None:
-            raise HubUnusable(f"{hub[:100]!r} is no URL of a hub: write http://HOST:PORT")
+        url = _url_of(hub)
         if url not in self._names or url in self._doubtful:
-            name = await self.ask(url)
-            self._doubtful.discard(url)
-            if self._names.get(url) != name:
-                self._names[url] = name
-                self._node.storage.write({_NAME + url.encode(): name.encode()})
+            await self._learn(url)
         name = self._names[url]
         self._urls[name] = self.hub = url
-        self._node.call_core(self.client.move_in, name)
+        self._host.call(self.client.move_in, name)
+
+    async def prepare(self, hub: str) -> None:
+        """Know the hub before the client has to go there; HubUnusable as for `move`."""
+        url = _url_of(hub)
+        if url not in self._names:
+            await self._learn(url)
+
+    async def _learn(self, url: str) -> None:
+        name = await self.ask(url)
+        self._doubtful.discard(url)
+        if self._names.get(url) != name:
+            self._names[url] = name
+            self._env.storage.write({_NAME + url.encode(): name.encode()})
 
     async def ask(self, url: str) -> str:
         """The name of the mobility proxy of a hub; HubUnusable when it has none."""
         try:
-            async with self._session.get(
-                exact_url(f"{url}/mobility"), timeout=_ASK, allow_redirects=False
+            # Not kept open: when it is needed, the host may be in another network.
+            async with self._connections.session.get(
+                exact_url(f"{url}/mobility"),
+                timeout=_ASK,
+                allow_redirects=False,
+                headers={"Connection": "close"},
             ) as answer:
                 content = await answer.content.read(10_000)
                 if answer.status != 200:
@@ -191,12 +198,12 @@ class Roamer:
 
     async def move_out(self, patience: float = 2.0) -> bool:
         """Leave properly; False when the proxy did not answer in time, and the client just left."""
-        self._node.call_core(self.client.move_out)
+        self._host.call(self.client.move_out)
         try:
             async with asyncio.timeout(patience):
                 await self._until(lambda: self.stage is Stage.DETACHED)
         except TimeoutError:
-            self._node.call_core(self.client.connection_lost)
+            self._host.call(self.client.connection_lost)
             return False
         return True
 
@@ -206,11 +213,11 @@ class Roamer:
 
     def vanish(self) -> None:
         """Leave without a word, as a host does that lost its network."""
-        self._node.call_core(self.client.connection_lost)
+        self._host.call(self.client.connection_lost)
 
     def publish(self, topic: str, body: bytes, kind: str = "") -> None:
         """Once, in order, from here or from wherever the client is next."""
-        self._node.call_core(self.client.publish, topic, Message(body, kind))
+        self._host.call(self.client.publish, topic, Message(body, kind))
 
     @property
     def unsent(self) -> int:
@@ -229,7 +236,7 @@ class Roamer:
 
     def _broken(self, reason: str) -> None:
         self._doubtful.add(self.hub)
-        self._node.call_core(self.client.connection_lost)
+        self._host.call(self.client.connection_lost)
         self._changed.set()
         self._lost(reason)
 

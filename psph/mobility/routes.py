@@ -2,8 +2,9 @@
 
 GET  /mobility              who this proxy is
 GET  /mobility/stream       what it says to a session, as Server-Sent Events
+POST /mobility/stream       the same, and what the session says first
 POST /mobility/messages     what a session says
-POST /mobility/relay        what another proxy asks, answered in the response
+POST /mobility/relay        what another proxy asks or tells, answered in the response
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from mobility.ahead.words import WORDS, kind_of
+from mobility.ahead.words import read as read_word
 from mobility.identity import client_id
 from mobility.messages import (
     VERSION,
@@ -32,6 +35,7 @@ from mobility.messages import (
 )
 from psph.configuration.mobility import MobilityConfiguration
 from psph.mobility.sessions import PEER, Session, Sessions, as_event
+from psph.mobility.several import bundled, unbundled
 from push_hub.addresses import client_address, client_key
 from push_hub.app import read_body
 from push_hub.event_stream import alive_event
@@ -52,6 +56,13 @@ RELAY: Final = "relay:"
 _HEARTBEAT: Final = 5.0
 _RELAY_TIME: Final = 9.0
 """Seconds for an answer to another proxy, which waits no longer than ten."""
+_RELAY_REST: Final = 0.5
+"""Seconds for the other answers when the first is there."""
+_RELAYS: Final = 10
+"""Messages of another proxy, as a multiple of those of a client's address."""
+LARGEST_WORD: Final = 512 << 10
+"""Bytes that another proxy says at once, however large questions may be: it is read before it is
+known who says it."""
 _BURST: Final = 10
 """Messages of one address at once, in seconds' worth."""
 
@@ -67,10 +78,14 @@ class Routes:
         self._name = name
         self._sessions = sessions
         self._largest = settings.max_message
+        self._prepares = settings.prepare
         self._receive = receive
         self._rate = RateLimit(
             Rate(settings.messages_per_s, int(_BURST * settings.messages_per_s) + 1)
         )
+        # A proxy speaks for many clients.
+        per_s = _RELAYS * settings.messages_per_s
+        self._relay_rate = RateLimit(Rate(per_s, int(_BURST * per_s) + 1))
         self._relays: dict[str, asyncio.Future[bytes]] = {}
         self._relayed = 0
         self.counters: Counter[str] = Counter()
@@ -79,6 +94,7 @@ class Routes:
         """Serve them."""
         app.router.add_get("/mobility", self.get_name)
         app.router.add_get("/mobility/stream", self.get_stream)
+        app.router.add_post("/mobility/stream", self.post_stream)
         app.router.add_post("/mobility/messages", _shared(self.post_message))
         app.router.add_post("/mobility/relay", self.post_relay)
 
@@ -101,7 +117,15 @@ class Routes:
 
     async def get_stream(self, request: web.Request) -> web.StreamResponse:
         """GET /mobility/stream?session=WORD"""
+        return await self._stream(request, self._session(request))
+
+    async def post_stream(self, request: web.Request) -> web.StreamResponse:
+        """POST /mobility/stream?session=WORD"""
         session = self._session(request)
+        self._hear(session, await self._packets(request, self._rate))
+        return await self._stream(request, session)
+
+    async def _stream(self, request: web.Request, session: Session) -> web.StreamResponse:
         ended = self._sessions.begin(session)
         response = web.StreamResponse(headers=STREAM_HEADERS)
         over = asyncio.ensure_future(ended.wait())
@@ -130,34 +154,66 @@ class Routes:
     async def post_message(self, request: web.Request) -> web.Response:
         """POST /mobility/messages?session=WORD"""
         session = self._session(request)
-        packet = await self._packet(request)
-        question = self._question(packet)
-        session.clients.add(client_id(question.secret))
-        if len(session.clients) > 100:
-            session.clients.pop()
-        self._receive(PEER + session.word, packet)
+        self._hear(session, await self._packets(request, self._rate))
         return web.Response(status=202)
+
+    def _hear(self, session: Session, packets: list[bytes]) -> None:
+        questions = [self._question(packet) for packet in packets]
+        for question, packet in zip(questions, packets, strict=True):
+            session.clients.add(client_id(question.secret))
+            if len(session.clients) > 100:
+                session.clients.pop()
+            self._receive(PEER + session.word, packet)
 
     async def post_relay(self, request: web.Request) -> web.Response:
         """POST /mobility/relay"""
-        packet = await self._packet(request)
-        question = self._question(packet)
-        if not isinstance(question, Fetch | Release) or question.proxy != self._name:
-            # Not passed on once more: two proxies with wrong names would do so for ever.
-            self.counters["misdirected"] += 1
-            refusal = Refused(call=question.call, code=Code.FORBIDDEN)
-            return web.Response(body=encode(refusal, json=is_json(packet)))
+        packets = await self._packets(request, self._relay_rate)
+        asked: list[tuple[str, asyncio.Future[bytes]]] = []
+        try:
+            for packet in packets:
+                asked.append(self._relay(packet))
+            waiting = [answer for _, answer in asked]
+            await asyncio.wait(waiting, timeout=_RELAY_TIME, return_when=asyncio.FIRST_COMPLETED)
+            # The others are not to wait for one that takes longer: it is asked again.
+            done, _ = await asyncio.wait(waiting, timeout=_RELAY_REST)
+            if not done:
+                raise web.HTTPGatewayTimeout(text="there is no answer yet\n")
+            body, media_type = bundled([each.result() for each in waiting if each in done])
+            return web.Response(body=body, content_type=media_type)
+        finally:
+            for peer, answer in asked:
+                answer.cancel()
+                self._relays.pop(peer, None)
+
+    def _relay(self, packet: bytes) -> tuple[str, asyncio.Future[bytes]]:
+        """What another proxy says, under a name of its own: what the core says first to that is the
+        answer."""
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._relayed += 1
         peer = f"{RELAY}{self._relayed}"
-        answer = self._relays[peer] = asyncio.get_running_loop().create_future()
+        if kind_of(packet) in WORDS:
+            self._check_word(packet)
+        else:
+            question = self._question(packet)
+            if not isinstance(question, Fetch | Release) or question.proxy != self._name:
+                # Not passed on once more: two proxies with wrong names would do so for ever.
+                self.counters["misdirected"] += 1
+                refusal = Refused(call=question.call, code=Code.FORBIDDEN)
+                answer.set_result(encode(refusal, json=is_json(packet)))
+                return peer, answer
+        self._relays[peer] = answer
+        self._receive(peer, packet)
+        return peer, answer
+
+    def _check_word(self, packet: bytes) -> None:
+        if not self._prepares:
+            raise web.HTTPForbidden(text="nothing is prepared here\n")
+        if len(packet) > LARGEST_WORD:
+            raise web.HTTPRequestEntityTooLarge(LARGEST_WORD, len(packet))
         try:
-            self._receive(peer, packet)
-            async with asyncio.timeout(_RELAY_TIME):
-                return web.Response(body=await answer, content_type="application/octet-stream")
-        except TimeoutError:
-            raise web.HTTPGatewayTimeout(text="there is no answer yet\n") from None
-        finally:
-            del self._relays[peer]
+            read_word(packet)
+        except MalformedMessage as error:
+            raise self._malformed(f"no word of a proxy: {error}") from None
 
     def _session(self, request: web.Request) -> Session:
         word = request.query.get("session", "")
@@ -170,12 +226,26 @@ class Routes:
             raise web.HTTPServiceUnavailable(text=text, headers={**_CORS, "Retry-After": "10"})
         return session
 
-    async def _packet(self, request: web.Request) -> bytes:
-        wait = self._rate.take(address_of(request), time.monotonic())
+    async def _packets(self, request: web.Request, rate: RateLimit) -> list[bytes]:
+        """The messages in a request."""
+        try:
+            packets = unbundled(await self._packet(request, rate), request.content_type)
+        except ValueError as error:
+            raise self._malformed(f"no list of messages: {error}") from None
+        for _ in packets[1:]:
+            self._limit(request, rate)
+        return packets
+
+    def _limit(self, request: web.Request, rate: RateLimit) -> None:
+        """One more message."""
+        wait = rate.take(address_of(request), time.monotonic())
         if wait:
             self.counters["limited"] += 1
             headers = {**_CORS, "Retry-After": str(int(wait) + 1)}
             raise web.HTTPTooManyRequests(text="too many messages: slow down\n", headers=headers)
+
+    async def _packet(self, request: web.Request, rate: RateLimit) -> bytes:
+        self._limit(request, rate)
         if (request.content_length or 0) > self._largest:
             raise web.HTTPRequestEntityTooLarge(self._largest, request.content_length or 0)
         return await read_body(request, self._largest)
@@ -184,13 +254,14 @@ class Routes:
         try:
             message = read(packet)
         except MalformedMessage as error:
-            self.counters["malformed"] += 1
-            text = f"no message of a client: {' '.join(str(error).split())[:200]}\n"
-            raise web.HTTPBadRequest(text=text, headers=_CORS) from None
+            raise self._malformed(f"no message of a client: {error}") from None
         if not isinstance(message, Question):
-            self.counters["malformed"] += 1
-            raise web.HTTPBadRequest(text="an answer, and nobody asked\n", headers=_CORS)
+            raise self._malformed("an answer, and nobody asked")
         return message
+
+    def _malformed(self, why: str) -> web.HTTPBadRequest:
+        self.counters["malformed"] += 1
+        return web.HTTPBadRequest(text=f"{' '.join(why.split())[:250]}\n", headers=_CORS)
 
 
 def address_of(request: web.Request) -> str:

@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import aiohttp
-
 from identifiers import Position
-from mobility import After, Listener, Message
+from mobility import After, ClientSettings, Listener, Message
+from psirp_sim.runtime.durations import SECOND
+from psph.mobility.connections import Connections
 from psph.mobility.link import ProxyLink
 from psph.mobility.publishing import Publishing
 from psph.mobility.topic_stream import Guard, StreamSubscription, TopicStream
 
+SETTINGS = ClientSettings(retry_first=3 * SECOND)
+"""For clients at hubs: what is said over HTTP is not lost while the hub runs, so it is not said
+again soon; many clients that come at once would keep a hub busy with it."""
 _LONGEST_QUERY = 6_000
 _MOST_TOPICS = 100
 
@@ -27,23 +30,27 @@ class StreamAccess:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        connections: Connections,
         url_of: Callable[[str], str],
         guard: Guard,
         receive: Callable[[str, bytes], None],
         broken: Callable[[str], None],
         token: str = "",
+        together: Guard = lambda call, *args: call(*args),
     ) -> None:
-        """`url_of` the name of a proxy is where its hub is. `token` lets the client publish."""
-        self._session = session
+        """`url_of` the name of a proxy is where its hub is. `token` lets the client publish.
+        `together` makes a call in which several messages are delivered."""
+        self._connections = connections
         self._url_of = url_of
         self._guard = guard
         self._receive = receive
         self._on_broken = broken
+        self._together = together
         self._place = self._url = ""
         self._link: ProxyLink | None = None
-        self._publishing = Publishing(session, token, guard)
+        self._publishing = Publishing(connections.session, token, guard)
         self._new: list[StreamSubscription] = []
+        self._opening = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def attach(self, place: str) -> None:
@@ -52,8 +59,9 @@ class StreamAccess:
         def receive(packet: bytes) -> None:
             self._guard(self._receive, place, packet)
 
-        self._link = ProxyLink(self._session, self._url, receive, self._broken)
+        self._link = ProxyLink(self._connections, self._url, receive, self._broken)
         self._publishing.open(self._url)
+        self._open_soon()
 
     def detach(self) -> None:
         self._publishing.close()
@@ -74,8 +82,7 @@ class StreamAccess:
         return 1  # it does replay; how far, its hub knows
 
     def subscribe(self, topic: str, after: After, listener: Listener) -> StreamSubscription:
-        if not self._new:
-            asyncio.get_running_loop().call_soon(self._open)
+        self._open_soon()
         subscription = StreamSubscription(topic, after, listener)
         self._new.append(subscription)
         return subscription
@@ -90,8 +97,15 @@ class StreamAccess:
             self.detach()
             self._on_broken(reason)
 
+    def _open_soon(self) -> None:
+        if not self._opening:
+            self._opening = True
+            asyncio.get_running_loop().call_soon(self._open)
+
     def _open(self) -> None:
-        """Connections for what was subscribed to since the last time."""
+        """Connections for what was subscribed to since the last time; and for a place that is new,
+        the one to its proxy, after those that messages come by."""
+        self._opening = False
         waiting = sorted((each for each in self._new if not each.over), key=lambda each: each.path)
         self._new = []
         shares: list[list[StreamSubscription]] = []
@@ -107,7 +121,9 @@ class StreamAccess:
             task = asyncio.create_task(self._read(self._url, share))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        if self._link is not None and not self._link.begun:
+            self._link.begin()
 
     async def _read(self, url: str, subscriptions: list[StreamSubscription]) -> None:
-        stream = TopicStream(subscriptions, self._guard)
-        self._broken(await stream.read(self._session, url))
+        stream = TopicStream(subscriptions, self._guard, self._together)
+        self._broken(await stream.read(self._connections, url))

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
 
 from identifiers import InvalidPosition, Position
 from mobility import After, Listener, Message
-from psph.mobility.event_reading import Ended, read_events
+from psph.mobility.connections import Connections
+from psph.mobility.event_reading import Ended, read_batches
 from psph.mobility.hub_port import kind_of
 from psph.mobility.native_topics import NATIVE
 from push_hub.event_stream import BadEvent, ReadEvent
@@ -56,23 +56,31 @@ class StreamSubscription:
 class TopicStream:
     """A connection for some subscriptions, of different topics and one path."""
 
-    def __init__(self, subscriptions: list[StreamSubscription], guard: Guard) -> None:
+    def __init__(
+        self, subscriptions: list[StreamSubscription], guard: Guard, together: Guard
+    ) -> None:
+        """`together` makes a call in which several events are handed on."""
         self._by_topic = {each.topic: each for each in subscriptions}
         self._path = subscriptions[0].path
         self._guard = guard
+        self._together = together
 
-    async def read(self, session: aiohttp.ClientSession, url: str) -> str:
+    async def read(self, connections: Connections, url: str) -> str:
         """Hand on what comes until it ends; why it did."""
         query = "&".join(each.query for each in self._by_topic.values())
         address = f"{url}{self._path}?base=event&content=whole&{query}"
         try:
-            async for event in read_events(session, address, _SILENCE):
-                self._heard(event)
+            async for events in read_batches(connections, address, _SILENCE):
+                self._together(self._heard_all, events)
         except Ended as end:
             return str(end)
         except (BadEvent, msgspec.MsgspecError, InvalidPosition) as error:
             return f"it sent what makes no sense: {error}"
         return "it ended the stream"
+
+    def _heard_all(self, events: list[ReadEvent]) -> None:
+        for event in events:
+            self._heard(event)
 
     def _heard(self, event: ReadEvent) -> None:
         if event.kind == "base":

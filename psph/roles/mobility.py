@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from bootstrap import Resolver
 from mobility import PubSub
+from mobility.ahead.preparation import Preparation
 from psph.mobility.hub_port import HubPort
 from psph.mobility.proxy import RunningProxy
 from psph.roles.process import Process
@@ -66,6 +67,10 @@ class MobilityCollector:
         )
         for what, count in proxy.counters().items():
             events.add_metric([what], count)
+        core = proxy.core
+        if core is not None:
+            for what, count in core.ahead.counters.items():
+                events.add_metric([f"prepare_{what}"], count)
         yield events
         sessions = GaugeMetricFamily("psph_mobility_sessions", "Clients that are connected")
         sessions.add_metric([], len(proxy.sessions))
@@ -73,7 +78,6 @@ class MobilityCollector:
         stays = GaugeMetricFamily(
             "psph_mobility_stays", "Stays that are kept, by state", labels=["state"]
         )
-        core = proxy.core
         handlers = () if core is None else tuple(core.handlers.values())
         for state in ("here", "away", "expired"):
             stays.add_metric([state], sum(each.state == state for each in handlers))
@@ -83,3 +87,25 @@ class MobilityCollector:
         )
         waiting.add_metric([], sum(each.buffer.bytes for each in handlers))
         yield waiting
+        if core is not None:
+            yield from _prepared(core.ahead)
+
+
+def _prepared(ahead: Preparation) -> Iterable[Metric]:
+    neighbours = GaugeMetricFamily(
+        "psph_mobility_neighbours", "Proxies that clients move to and come from"
+    )
+    neighbours.add_metric([], len(ahead.neighbours.known))
+    yield neighbours
+    contexts = GaugeMetricFamily(
+        "psph_mobility_contexts", "Contexts kept for other proxies, by state", labels=["state"]
+    )
+    active = ahead.contexts.active
+    contexts.add_metric(["active"], active)
+    contexts.add_metric(["passive"], len(ahead.contexts) - active)
+    yield contexts
+    size = GaugeMetricFamily(
+        "psph_mobility_context_bytes", "Of these contexts, with what is buffered for them"
+    )
+    size.add_metric([], ahead.contexts.bytes)
+    yield size

@@ -229,8 +229,11 @@ class Store(Protocol):
     async def latest(self, topic_id: int) -> Update | None:
         """The update last recorded."""
 
-    async def history(self, topic_ids: Collection[int], after: int, limit: int) -> list[Update]:
-        """Updates recorded after number `after`, oldest first."""
+    async def history(
+        self, topic_ids: Collection[int], after: int, limit: int, most_bytes: int | None = None
+    ) -> list[Update]:
+        """Updates recorded after number `after`, oldest first; the next, and no more of those that
+        follow than have so many bytes together."""
 
     async def versions(self, topic_id: int, limit: int) -> list[Version]:
         """The updates in the history, newest first."""

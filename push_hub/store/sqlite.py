@@ -269,8 +269,12 @@ class SqliteStore:
     async def latest(self, topic_id: int) -> Update | None:
         return await self._engine.read(lambda db: kept.latest(db, topic_id))
 
-    async def history(self, topic_ids: Collection[int], after: int, limit: int) -> list[Update]:
-        return await self._engine.read(lambda db: kept.history(db, topic_ids, after, limit))
+    async def history(
+        self, topic_ids: Collection[int], after: int, limit: int, most_bytes: int | None = None
+    ) -> list[Update]:
+        return await self._engine.read(
+            lambda db: kept.history(db, topic_ids, after, limit, most_bytes)
+        )
 
     async def versions(self, topic_id: int, limit: int) -> list[Version]:
         return await self._engine.read(lambda db: kept.versions(db, topic_id, limit))

@@ -45,15 +45,30 @@ def latest(connection: sqlite3.Connection, topic_id: int) -> Update | None:
 
 
 def history(
-    connection: sqlite3.Connection, topic_ids: Collection[int], after: int, limit: int
+    connection: sqlite3.Connection,
+    topic_ids: Collection[int],
+    after: int,
+    limit: int,
+    most_bytes: int | None,
 ) -> list[Update]:
-    """Updates of these topics recorded later than `after`, oldest first."""
+    """Updates of these topics recorded later than `after`, oldest first; at least one, if there is
+    any, and no more than have so many bytes together."""
     marks = ", ".join("?" * len(topic_ids))
+    # Numbers first: bodies are not to be sorted, nor read beyond those that are wanted.
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM updates WHERE topic IN ({marks}) AND seq > ? ORDER BY seq LIMIT ?",
+        f"SELECT {_COLUMNS} FROM updates WHERE seq IN (SELECT seq FROM updates"
+        f" WHERE topic IN ({marks}) AND seq > ? ORDER BY seq LIMIT ?) ORDER BY seq",
         (*topic_ids, after, limit),
     )
-    return [record_of(row) for row in rows]
+    found: list[Update] = []
+    size = 0
+    for row in rows:
+        update = record_of(row)
+        size += len(update.body) + len(update.entries or "")
+        if found and most_bytes is not None and size > most_bytes:
+            break
+        found.append(update)
+    return found
 
 
 def versions(connection: sqlite3.Connection, topic_id: int, limit: int) -> list[Version]:

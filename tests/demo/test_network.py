@@ -110,3 +110,33 @@ def test_a_tree_names_links_as_pages_do():
     shown = show_tree(tree)
     assert shown["links"] == ["n3--n5", "n5--psph-b"]
     assert shown["false_links"] == ["n3--n6"]
+
+
+def mobility(name, *neighbours, passive=0, active=0):
+    """What a mobility proxy says; `neighbours` are (proxy, came, went)."""
+    edges = [
+        {"proxy": proxy, "used_s": 1.25, "came": came, "went": went, "neighbours": []}
+        for proxy, came, went in neighbours
+    ]
+    contexts = {"passive": passive, "active": active}
+    return {"proxy": name, "prepare": {"neighbours": edges, "contexts": contexts}}
+
+
+def test_an_edge_between_hubs_is_shown_once_with_both_directions():
+    proxies = {
+        "psph-b": mobility("http://b", ("http://a", 3, 1), passive=2, active=1),
+        # It began anew, and remembers only the last move.
+        "psph-a": mobility("http://a", ("http://b", 0, 1), ("http://elsewhere", 5, 5)),
+    }
+    assert Network().look(0.0, {}, proxies)["walks"] == [
+        {
+            "a": "psph-a", "b": "psph-b", "to_a": 1, "to_b": 3, "used_s": 1.2,
+            "contexts_a": 0, "contexts_b": 3,
+        }
+    ]  # fmt: skip
+
+
+def test_there_is_no_edge_while_nobody_has_moved_or_nothing_is_prepared():
+    proxies = {"psph-a": mobility("http://a"), "psph-b": {"proxy": "http://b"}}
+    assert Network().look(0.0, {}, proxies)["walks"] == []
+    assert Network().look(0.0, {})["walks"] == []

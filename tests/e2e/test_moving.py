@@ -4,6 +4,9 @@ killed: `psph roam` prints every update once, in order.
 A fourth PSPH, of another domain, is where the updates enter; they cross the fabric. Those of a
 native topic enter at a node of the fabric that is no PSPH. With PSPH_LONG_MOVES set it is 5,000
 updates, which is what .ci/run does.
+
+Before that, a client walks among five of them, round and round, and later rounds find it expected;
+with PSPH_LONG_MOVES for three quarters of a minute.
 """
 
 from __future__ import annotations
@@ -22,19 +25,26 @@ import pyarrow.parquet
 import pytest
 
 from bootstrap import Resolver
+from mobility import ClientSettings, Quota, Service, Update
 from psirp_sim.rendezvous.settings import RendezvousSettings
 from psirp_sim.runtime.client import FabricClient
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.settings import FabricSettings
 from psirp_sim.wire.sealing import FabricKeys
 from psph.mobility.peers import KnownProxies
+from psph.mobility.roamer import Roamer
 from tests.e2e.domains import PSPH, Domains, Psph
 from tests.e2e.moving_page import moving_page
 from tests.e2e.node_process import PATIENCE, eventually
+from tests.e2e.walking import Walk, forget, left_behind
 from tests.push_hub.browser import installed
 
 A, B = "site-a.test", "site-b.test"
 PLACES = tuple(f"{number}.{A}" for number in ("one", "two", "three"))
+WALKED = (*PLACES, f"four.{A}", B)
+"""Round and round; the first walk over each edge is the one that teaches it."""
+WALK = 45.0 if os.environ.get("PSPH_LONG_MOVES") else 0.0
+"""Seconds, and three rounds at least."""
 UPDATES, KILLS = (5_000, 5) if os.environ.get("PSPH_LONG_MOVES") else (1_000, 2)
 RATE = 200.0
 LONG = 3 * PATIENCE
@@ -46,10 +56,15 @@ SCOPE = "5c" * 32
 def world(tmp_path_factory):
     # One of them keeps buffers though the history would do: clients collect from it.
     one, two, three = PLACES
-    psphs = [Psph(A, one, mobility="buffer = true"), Psph(A, two), Psph(A, three), B]
+    buffering = "buffer = true"
+    psphs = [
+        Psph(A, one, mobility=buffering), Psph(A, two), Psph(A, three),
+        Psph(A, WALKED[3], mobility=buffering), B,
+    ]  # fmt: skip
     with Domains(
         tmp_path_factory.mktemp("moving"), psphs, nodes=3, linger=5.0,
-        traces="rotate_seconds = 1.0", mobility=f'native_scopes = ["{SCOPE}"]',
+        traces="rotate_seconds = 1.0",
+        mobility=f'native_scopes = ["{SCOPE}"]\nprepare_lapse_s = 6\n',
     ) as domains:  # fmt: skip
         domains.start()
         yield domains
@@ -69,13 +84,13 @@ class Publishing:
         ) as answer:
             assert answer.status == 201, await answer.text()
 
-    async def publish_many(self, enough):
+    async def publish_many(self, enough, rate=RATE):
         """So many each second until it is enough; how many, in how many seconds."""
         began, number = time.monotonic(), 0
         while not enough(number):
             number += 1
             await self.publish(number)
-            await asyncio.sleep(max(0.0, began + number / RATE - time.monotonic()))
+            await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
         return number, time.monotonic() - began
 
 
@@ -154,6 +169,79 @@ class Killer:
     async def end(self):
         if self._task is not None:
             await self._task
+
+
+# The walk comes first: nobody else is there yet, so that nothing may be left when it is over.
+
+
+@pytest.mark.timeout(300)
+def test_a_walk_among_five_is_prepared_and_leaves_nothing_behind(world):
+    topic = f"http://news.{B}/walk"
+    seen, others = [], []
+
+    def consume(event):
+        if isinstance(event, Update):
+            seen.append(int(event.message.body))
+        else:
+            others.append(event)
+
+    async def main():
+        over = asyncio.Event()
+        # More than any history: places that buffer do so, and contexts there.
+        settings = ClientSettings(service=Service(topic=Quota(2_000)))
+        async with (
+            aiohttp.ClientSession() as session,
+            Roamer([topic], consume=consume, settings=settings) as roamer,
+        ):
+            publishing = Publishing(session, world, topic)
+            await publishing.publish(0)
+            walk = Walk(world, WALKED, roamer)
+            await walk.go(WALKED[0])
+            task = asyncio.create_task(publishing.publish_many(lambda n: over.is_set(), rate=50.0))
+            try:
+                await walk.round()
+                taught = await asyncio.to_thread(walk.counted)
+                began, rounds = time.monotonic(), 1
+                while rounds < 3 or time.monotonic() - began < WALK:
+                    rounds += 1
+                    await walk.round(kill=rounds == 2)
+            finally:
+                over.set()
+            last, _ = await task
+            async with asyncio.timeout(PATIENCE):
+                while not seen or seen[-1] != last:
+                    await asyncio.sleep(0.02)
+            counted = await asyncio.to_thread(walk.counted)
+            assert await roamer.move_out()
+            await forget(session, roamer)
+        return walk, last, [now - then for now, then in zip(counted, taught, strict=True)]
+
+    walk, last, (prepared, unprepared) = asyncio.run(main())
+    assert seen == list(range(1, last + 1))
+    assert not others
+    assert walk.kills == 2
+    # All but those whose place died, or could not be told in time.
+    assert prepared > unprepared
+    print(f"{walk.moves} moves, {last} updates, then {prepared} prepared and {unprepared} not")
+    for place in WALKED:
+        eventually(
+            lambda place=place: not any(left_behind(walk.status(place)).values()),
+            say=lambda place=place: f"{place}: {left_behind(walk.status(place))}",
+        )
+
+
+def test_the_neighbour_graph_was_learned_from_the_walk(world):
+    """That of the test before; the command shows it."""
+    node = f"127.0.0.1:{world.proxies[WALKED[0]].admin}"
+    command = [*PSPH, "mobility", "status", "--node", node]
+    document = subprocess.run([*command, "--json"], capture_output=True, check=True)
+    edges = {each["proxy"]: each for each in json.loads(document.stdout)["prepare"]["neighbours"]}
+    assert set(edges) == {world.hub(WALKED[1]), world.hub(B)}
+    assert edges[world.hub(B)]["came"] >= 2
+    assert edges[world.hub(WALKED[1])]["went"] >= 2
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert world.hub(B) in shown
+    assert "hand-offs prepared" in shown
 
 
 @pytest.mark.timeout(600)
@@ -389,10 +477,13 @@ def test_the_status_of_a_mobility_proxy(world):
         [*PSPH, "mobility", "status", "--node", node], capture_output=True, text=True, check=True
     )
     assert world.hub(PLACES[0]) in shown.stdout
-    document = subprocess.run(
-        [*PSPH, "mobility", "status", "--node", node, "--json"], capture_output=True, check=True
-    )
-    assert json.loads(document.stdout)["counters"]["asked"] > 0
+    # Those that were killed since have forgotten what they were asked before.
+    asked = 0
+    for place in PLACES:
+        command = [*PSPH, "mobility", "status", "--node", f"127.0.0.1:{world.proxies[place].admin}"]
+        document = subprocess.run([*command, "--json"], capture_output=True, check=True)
+        asked += json.loads(document.stdout)["counters"]["asked"]
+    assert asked > 0
     url = f"http://{node}/metrics"
     with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
         assert b'psph_mobility_events_total{what="asked"}' in answer.read()

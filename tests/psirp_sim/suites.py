@@ -17,6 +17,7 @@ def survives(suite, capsys):
     with capsys.disabled():
         print(f"\n{summary}")
     assert summary.failure is None, f"seed {summary.failure.seed}: {summary.failure.failure}"
+    assert not summary.shortfall
     assert summary.hits > summary.faults / 4, "the faults must hit traffic to mean anything"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.schedules.faults import Fault, FaultKind, generate
-from psirp_sim.runtime.schedules.suite import InvariantViolated, Suite, Trial
+from psirp_sim.runtime.schedules.suite import Concluding, InvariantViolated, Suite, Trial
 from psirp_sim.runtime.simulator import stream
 
 MOST_STEPS = 3_000_000
@@ -42,6 +42,10 @@ class Summary:
     steps: int = 0
     virtual_seconds: float = 0.0
     failure: Outcome | None = field(default=None)
+    remark: str = ""
+    """What the suite says of all of them together."""
+    shortfall: str = ""
+    """Why all of them together are not enough, though each of them is right."""
 
     def add(self, outcome: Outcome) -> None:
         self.seeds += 1
@@ -54,10 +58,11 @@ class Summary:
 
     def __str__(self) -> str:
         verdict = "all invariants held" if self.failure is None else "an invariant broke"
+        remark = self.shortfall or self.remark
         return (
             f"{self.suite}: {self.seeds} seeds, {self.faults} faults of which {self.hits} hit "
             f"traffic in flight, {self.steps} steps in {self.virtual_seconds:.0f} virtual "
-            f"seconds, {verdict}"
+            f"seconds, {verdict}{remark and '; '}{remark}"
         )
 
 
@@ -155,4 +160,9 @@ def run_suite(
         summary.add(outcome)
         if outcome.failure is not None or not more(outcome):
             break
+    if isinstance(suite, Concluding) and summary.failure is None:
+        try:
+            summary.remark = suite.conclude()
+        except InvariantViolated as violation:
+            summary.shortfall = str(violation)
     return summary

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from psirp_sim.runtime.schedules.faults import FaultKind
 from psirp_sim.runtime.simulator import Simulator
@@ -47,3 +47,11 @@ class Suite(Protocol):
     most_faults: int
 
     def trial(self, seed: int) -> Trial: ...
+
+
+@runtime_checkable
+class Concluding(Protocol):
+    """A suite whose trials mean something together, besides each of them."""
+
+    def conclude(self) -> str:
+        """What they came to, in a line; InvariantViolated when that is not enough."""

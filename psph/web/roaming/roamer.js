@@ -203,6 +203,7 @@ export class Roamer {
         this.#report = answer.report === true;
         this.#signOfLife();
         this.#release(link);
+        if (answer.prepared && move) this.#expected(answer.prepared, move, link);
         if (!this.#flows.size) this.#arrived(move); // it only publishes
         return;
       }
@@ -295,11 +296,29 @@ export class Roamer {
     if (flow.collecting) return;
     flow.collecting = true;
     const wanted = () => link === this.#link && flow.lacking;
-    const reasons = await Promise.all(this.#kept.debts.slice(0, -1).map(([proxy, stay]) => {
-      const ask = (where) => link.ask({ type: "fetch", ...this.#who, proxy, stay, ...where });
-      return emptied(ask, wanted, (batch) => this.#offer(batch, move));
-    }));
-    if (link === this.#link) this.#settle(flow, move, reasons.filter(Boolean));
+    const reasons = await Promise.all(this.#kept.debts.slice(0, -1).map((debt) =>
+      emptied(this.#asking(debt, link), wanted, (batch) => this.#offer(batch, move))));
+    if (link === this.#link && !flow.live) this.#settle(flow, move, reasons.filter(Boolean));
+  }
+
+  #asking([proxy, stay], link) {
+    return (where) => link.ask({ type: "fetch", ...this.#who, proxy, stay, ...where });
+  }
+
+  // This proxy was told that the client would come, and has what earlier ones have: whatever is no
+  // longer lacking need not be waited for.
+  #expected(batch, move, link) {
+    const lacking = () => [...this.#flows.values()].filter((each) => !each.live && each.lacking);
+    const offer = (found) => {
+      this.#offer(found, move);
+      for (const flow of this.#flows.values()) {
+        const whole = link === this.#link && flow.caughtUp && !flow.lacking;
+        if (whole && !flow.live) this.#settle(flow, move, []);
+      }
+    };
+    offer(batch);
+    const own = this.#asking(this.#kept.debts.at(-1), link);
+    if (batch.more) emptied(own, () => link === this.#link && lacking().length > 0, offer);
   }
 
   // What a proxy kept is of all topics.

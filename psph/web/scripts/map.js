@@ -17,6 +17,7 @@ export class NetworkMap {
   #shape = "";
   #links = new Map();
   #nodes = new Map();
+  #walks = new Map(); // by the names of both ends: the title of the edge
   #packets = null;
   #last = null;
   #picked = null;
@@ -34,6 +35,7 @@ export class NetworkMap {
     this.#last = [state, tree];
     const shape = JSON.stringify([
       NARROW.matches, state.nodes.map((each) => each.name), state.links.map((each) => each.id),
+      state.walks.map(({ a, b }) => [a, b]),
     ]);
     if (shape !== this.#shape) {
       this.#draw(state);
@@ -54,6 +56,13 @@ export class NetworkMap {
       group.style.setProperty("--traffic", traffic.toFixed(2));
       if (tree.has(link.id)) [link.a, link.b].forEach((name) => touched.add(name));
       if (works && rate > 0) this.#travel(rate, link, at, tree.get(link.id));
+    }
+    for (const { a, b, to_a: toA, to_b: toB } of state.walks) {
+      const title = this.#walks.get(`${a} ${b}`);
+      if (title) {
+        title.textContent = `Moves of clients from ${a} to ${b}: ${number(toB)}, back: ` +
+          `${number(toA)}. Each end is prepared for clients of the other.`;
+      }
     }
     for (const node of state.nodes) {
       const group = this.#nodes.get(node.name);
@@ -84,11 +93,14 @@ export class NetworkMap {
     const picture = svg("svg", {
       viewBox: `0 0 ${frame.width} ${frame.height}`, role: "img", "aria-labelledby": "map-title",
     }, title);
-    this.#links.clear();
-    this.#nodes.clear();
+    for (const each of [this.#links, this.#nodes, this.#walks]) each.clear();
     for (const link of state.links) {
       const [from, to] = [places.get(link.a), places.get(link.b)];
       if (from && to) picture.append(this.#link(link, from, to));
+    }
+    for (const walk of state.walks) {
+      const [from, to] = [places.get(walk.a), places.get(walk.b)];
+      if (from && to) picture.append(this.#walk(walk, from, to, frame));
     }
     this.#packets = svg("g");
     picture.append(this.#packets);
@@ -106,6 +118,18 @@ export class NetworkMap {
     const group = svg("g", { class: "net-link" }, ...parts, cross, grip);
     this.#links.set(link.id, { group, at: { from, to } });
     return group;
+  }
+
+  // An edge that clients taught by moving: an arc around the fabric, which has no part in it.
+  #walk({ a, b }, from, to, { width, height }) {
+    const wide = width > height;
+    const bend = wide ? `${from.x} ${-0.14 * height} ${to.x} ${-0.14 * height}`
+      : `${-0.1 * width} ${from.y} ${-0.1 * width} ${to.y}`;
+    const title = svg("title");
+    this.#walks.set(`${a} ${b}`, title);
+    const d = `M${from.x} ${from.y}C${bend} ${to.x} ${to.y}`;
+    return svg("g", { class: "net-walk" }, title, svg("path", { class: "line", d }),
+      svg("path", { class: "grip", d }));
   }
 
   #node(node, { x, y }) {

@@ -90,6 +90,7 @@ export class Network {
       links: list(data.links).filter((each) => text(each?.id)),
       shards: list(data.shards),
       tree: data.tree ?? null,
+      walks: list(data.walks).filter((each) => text(each?.a) && text(each?.b)),
     };
     state.nodes = state.nodes.map((node) => this.#remembered(node));
     const tree = directed(state, text(state.tree?.publisher));
@@ -100,7 +101,26 @@ export class Network {
     arrange(at("links"), state.links.map((link) => this.#linkRow(link, tree)));
     arrange(at("nodes"), state.nodes.map((node) => this.#nodeRow(node)));
     this.#showShards(state);
+    this.#showWalks(state);
     this.#showPicked();
+  }
+
+  // What mobility proxies learned from hand-offs; nothing while nobody has moved.
+  #showWalks({ walks }) {
+    at("walks-key").hidden = at("walks-card").hidden = walks.length === 0;
+    arrange(at("walks"), walks.map((walk) => {
+      const key = `walk ${walk.a} ${walk.b}`;
+      let row = this.#rows.get(key);
+      if (!row) {
+        const name = element("span", { className: "name" }, element("i", { className: "dot" }),
+          element("bdi", {}, `${walk.a} – ${walk.b}`));
+        const note = element("p", { className: "note" });
+        row = { line: element("li", {}, name, note), note };
+        this.#rows.set(key, row);
+      }
+      setText(row.note, inWords(walk));
+      return row.line;
+    }));
   }
 
   // A node that is stopped says nothing of itself: what it said before still holds.
@@ -274,6 +294,14 @@ export class Network {
     });
     at("shards").replaceChildren(...lines);
   }
+}
+
+// Of an edge of the neighbour graph.
+function inWords({ a, b, to_a: toA, to_b: toB, contexts_a: atA, contexts_b: atB }) {
+  const expected = [[atA, a], [atB, b]].filter(([count]) => number(count) > 0)
+    .map(([count, name]) => `${counted(count, "client")} expected at ${name}`);
+  const moves = `moves: ${number(toB)} to ${b}, ${number(toA)} to ${a}`;
+  return [moves, ...expected].join("; ");
 }
 
 function counted(value, noun) {

@@ -38,8 +38,8 @@ window.roamer = new Roamer({
 class Hubs:
     """Two of them in a thread, and the page."""
 
-    def __init__(self, directory):
-        self._directory = directory
+    def __init__(self, directory, **options):
+        self._directory, self._options = directory, options
         self._loop = asyncio.new_event_loop()
         self._made = Future()
         self._over = asyncio.Event()
@@ -57,7 +57,7 @@ class Hubs:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         port = runner.addresses[0][1]
-        async with places(self._directory, 2, buffer=True) as (a, b):
+        async with places(self._directory, 2, buffer=True, **self._options) as (a, b):
             query = f"hub={a.url}&hub={b.url}"
             self._made.set_result((a, b, f"http://127.0.0.1:{port}/?{query}"))
             await self._over.wait()
@@ -82,8 +82,8 @@ class Hubs:
 
 
 @contextmanager
-def running(directory):
-    hubs = Hubs(directory)
+def running(directory, **options):
+    hubs = Hubs(directory, **options)
     thread = threading.Thread(target=hubs.run)
     thread.start()
     try:
@@ -153,6 +153,35 @@ def test_a_page_collects_what_only_an_earlier_proxy_has(tmp_path, browser):
         other.wait_for_function("() => String(roamer.effect).endsWith('12,13')")
         page.wait_for_function("() => roamer.stage === 'superseded'")
         copy.close()
+        context.close()
+
+
+def test_a_page_finds_what_was_prepared_while_the_proxy_it_left_is_down(tmp_path, browser):
+    """The hub that it comes to keeps two versions; the rest is in the client's context there."""
+    with running(tmp_path, history=2) as hubs:
+        a, b = hubs.a, hubs.b
+        context = browser.new_context()
+        page = opened(context, hubs)
+        hubs.do(give((a, b), 1))
+        for number in (0, 1, 0):
+            page.evaluate("number => roamer.move(roamer.hubs[number])", number)
+            page.wait_for_function("() => roamer.stage === 'live'")
+        hubs.do(until(lambda: b.core.ahead.contexts.kept))
+
+        page.goto("about:blank")
+        hubs.do(until(lambda: b.core.ahead.contexts.active))
+        hubs.do(give((a, b), 2, 3, 4, 5, 6))
+        (prepared,) = b.core.ahead.contexts.kept.values()
+        hubs.do(until(lambda: len(prepared.waiting.buffer) >= 5))
+        hubs.do(a.stop())
+        page.goto(hubs.page)
+        page.wait_for_function("() => window.roamer")
+        page.evaluate("() => roamer.move(roamer.hubs[1])")
+        page.wait_for_function("() => roamer.stage === 'live'")
+        assert page.evaluate("() => roamer.effect") == ["2", "3", "4", "5", "6"]
+        assert b.core.ahead.counters["bytes_adopted"] >= 5
+        hubs.do(a.start())  # the page lets it go, and then it can be stopped with the rest
+        hubs.do(until(lambda: not a.core.handlers))
         context.close()
 
 

@@ -85,6 +85,26 @@ def check(traveller):
     expect(traveller.figure("came twice")).to_have_text("0")
 
 
+def test_the_view_of_the_network_shows_where_clients_move(traveller):
+    """The hubs learned it from the page's own moves, and expect it."""
+    page = traveller.page
+    traveller.is_at("site-a.test")
+    traveller.publish()
+    for place in ("b", "a"):
+        page.get_by_role("button", name=f"Move to site-{place}.test").click()
+        traveller.is_at(f"site-{place}.test")
+    traveller.has(0, 1)
+    traveller.has(1, 1)
+    traveller.visitor.view("Network")
+    edges = page.get_by_role("region", name="Where clients move").get_by_role("listitem")
+    expect(edges).to_have_count(1, **SOON)
+    expect(edges).to_contain_text("psph-a – psph-b")
+    expect(edges).to_contain_text(re.compile(r"client.? expected at psph-b"), **SOON)
+    expect(page.locator(".net-walk title")).to_contain_text("from psph-a to psph-b")
+    expect(page.get_by_text("where clients move: prepared")).to_be_visible()
+    traveller.visitor.view("Roam")
+
+
 def test_it_moves_by_a_button_while_updates_arrive(traveller):
     page = traveller.page
     traveller.is_at("site-a.test")

@@ -17,6 +17,7 @@ from push_hub import HubSettings, Publisher, create_app
 from push_hub.addresses import parse_networks
 from push_hub.keys import HUB
 from tests.ports import free_port
+from traces import NullSink
 
 TOPIC = "http://news.site-b.test/feed"
 PUBLISHER = PublisherId(b"publisher of it.")
@@ -27,11 +28,11 @@ LOOPBACK = ["127.0.0.0/8"]
 class Place:
     """One hub and its proxy, which may be stopped for a while."""
 
-    def __init__(self, directory, port, events, options):
+    def __init__(self, directory, port, events, options, history):
         self.url = f"http://127.0.0.1:{port}"
         self.port = port
         self.directory = directory
-        self._events, self._options = events, options
+        self._events, self._options, self._history = events, options, history
         self._stack = AsyncExitStack()
         directory.mkdir(exist_ok=True)
 
@@ -65,7 +66,7 @@ class Place:
 
     def _make(self, url):
         settings = HubSettings(
-            url, follow_after=None, history=1_024,
+            url, follow_after=None, history=self._history,
             publishers=(Publisher(TOKEN, "http"),), allow_fetch=parse_networks(LOOPBACK),
         )  # fmt: skip
         self.app = create_app(settings, self.directory, started=self._started)
@@ -78,16 +79,16 @@ class Place:
 
 
 @asynccontextmanager
-async def places(directory, count, events=None, **options):
+async def places(directory, count, events=None, history=1_024, **options):
+    """`history`: versions that each hub keeps for streams that resume."""
     ports = [free_port() for _ in range(count)]
     options = {
         "peers": [f"http://127.0.0.1:{port}" for port in ports], "allow_peer": LOOPBACK,
         "grace_s": 0.2, **options,
     }  # fmt: skip
-    from traces import NullSink
-
+    events = NullSink() if events is None else events
     made = [
-        Place(directory / f"place{n}", port, NullSink() if events is None else events, options)
+        Place(directory / f"place{n}", port, events, options, history)
         for n, port in enumerate(ports)
     ]
     async with AsyncExitStack() as stack:

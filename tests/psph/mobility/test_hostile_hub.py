@@ -38,7 +38,7 @@ async def hostile(*, topics=b"", messages=b"", name='{"proxy": "http://x.test", 
 
         app.router.add_get("/mobility", who)
         app.router.add_get("/stream", streaming(topics))
-        app.router.add_get("/mobility/stream", streaming(messages))
+        app.router.add_post("/mobility/stream", streaming(messages))
         app.router.add_post("/mobility/messages", take)
         return app
 

@@ -8,26 +8,12 @@ import shutil
 import aiohttp
 import pytest
 
-from mobility import ClientSettings, Gap, Quota, Service, Stage, Superseded, Update
+from mobility import ClientSettings, Gap, Quota, Service, Stage, Superseded
 from mobility.messages import Batch, Fetch, Heard, MoveIn, Refused, State, Welcome, encode, read
 from psirp_sim.runtime.durations import MILLISECOND
-from psph.mobility.roamer import Roamer
+from tests.psph.mobility.clients import Plain, Reader
 from tests.psph.mobility.places import TOKEN, TOPIC, Relay, give, places, until
 from traces import Stage as TraceStage
-
-
-class Reader(Roamer):
-    """A roamer that notes what it consumed."""
-
-    def __init__(self, **options):
-        self.seen, self.gaps, self.notices = [], [], []
-        super().__init__([TOPIC], consume=self.note, notice=self.notices.append, **options)
-
-    def note(self, event):
-        if isinstance(event, Update):
-            self.seen.append(int(event.message.body))
-        else:
-            self.gaps.append(event)
 
 
 def run(main):
@@ -173,35 +159,6 @@ def test_a_client_goes_on_after_its_program_was_restarted(tmp_path):
                 assert again.seen == [3, 4]
 
     run(main)
-
-
-class Plain:
-    """Speaks to a proxy as its documentation says, without the client library."""
-
-    def __init__(self, session, url, word="w" * 22):
-        self.session, self.url, self.word = session, url, word
-
-    async def __aenter__(self):
-        self.stream = await self.session.get(
-            f"{self.url}/mobility/stream", params={"session": self.word}
-        )
-        assert self.stream.status == 200
-        return self
-
-    async def __aexit__(self, *_):
-        self.stream.close()
-
-    async def ask(self, question):
-        async with self.session.post(
-            f"{self.url}/mobility/messages",
-            params={"session": self.word},
-            data=encode(question, json=True),
-        ) as answer:
-            assert answer.status == 202, await answer.text()
-        async for line in self.stream.content:
-            if line.startswith(b'data: {"type"'):
-                return read(line.removeprefix(b"data: ").strip())
-        raise AssertionError("the stream ended")
 
 
 def test_who_does_not_know_the_secret_collects_nothing(tmp_path):

@@ -1,6 +1,7 @@
-"""Many clients on one node: each has an Environment of its own, with a part of the node's storage.
+"""Many cores on one node: each has an Environment of its own, with a part of the node's storage.
 
-A thousand clients would otherwise be a thousand databases in one process, which nobody has.
+A thousand clients would otherwise be a thousand databases, and as many threads, in one process.
+Their writes share commits.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class _Part:
 
 
 class Seat:
-    """Implements `environment.Environment` for one of the crowd."""
+    """Implements `environment.Environment` for one of them; without a name it has all that is
+    stored."""
 
     links: Mapping[str, Link]
     storage: Storage
@@ -44,7 +46,7 @@ class Seat:
     def __init__(self, node: LinklessNode, name: str) -> None:
         self.node = name
         self.links = {}
-        self.storage = _Part(node.storage, f"{name}/".encode())
+        self.storage = _Part(node.storage, f"{name}/".encode() if name else b"")
         self.random, self.trace, self.log = node.random, node.trace, node.log
         self.now, self.wall = node.now, node.wall
         self._node = node
@@ -59,22 +61,28 @@ class Seat:
         return False
 
 
-class Crowd:
-    """The core of the node: all of them."""
+class Seats:
+    """The core of the node: all who sit there."""
 
     def __init__(self) -> None:
-        self.cores: list[Core] = []
+        self._cores: list[Core] = []
 
     def start(self) -> None:
         """Each is started when it comes."""
 
     def add(self, core: Core) -> None:
-        self.cores.append(core)
+        self._cores.append(core)
         core.start()
+
+    def remove(self, core: Core) -> None:
+        """It goes before the others."""
+        if core in self._cores:
+            self._cores.remove(core)
+            core.stop()
 
     def receive(self, link: str, packet: bytes) -> None:
         """Nothing comes: there are no links."""
 
     def stop(self) -> None:
-        for core in self.cores:
+        for core in self._cores:
             core.stop()
