@@ -224,9 +224,7 @@ class Contexts:
                 # It has buffered from there on, or from earlier on.
                 context.waiting = waiting
                 waiting.grew = lambda: self._grew(context)
-                call = waiting.record.asked + 1
-                gone = {each: call for each in waiting.record.topics if each not in copy.topics}
-                waiting.update(call, copy.topics, gone)
+                waiting.list_topics(waiting.record.asked + 1, copy.topics, {})
                 waiting.go_on()
             else:
                 self._free(waiting)

@@ -124,6 +124,9 @@ class Warm:
         self._warmth = warmth
         self._topics: set[str] = set()
 
+    def __len__(self) -> int:
+        return len(self._topics)
+
     def keep(self, topics: set[str]) -> None:
         """These, and no others."""
         for topic in self._topics - topics:

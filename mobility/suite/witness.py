@@ -37,6 +37,8 @@ class Witness:
         self._trial = trial
         self.told: dict[Told, Copy] = {}
         """The last copy, where no drop has followed, and which is not left to another proxy."""
+        self._left: set[tuple[Told, Order]] = set()
+        """Copies that are; they may be said again."""
         self.tables: dict[tuple[str, str], _Went] = {}
         """By proxy and client: where it went, as the proxy was told."""
         self._reported: dict[tuple[str, str, Claim], set[str]] = {}
@@ -85,7 +87,8 @@ class Witness:
         for change in word.changes:
             key = (name, peer, change.client)
             if isinstance(change, Copy):
-                self.told[key] = change
+                if (key, change.order) not in self._left:
+                    self.told[key] = change
                 self._leave(name, change.client)
                 known = self._reported.get((name, change.client, change.claim), set())
                 anew = {topic for _, topic in self._trial.dropped}  # it may begin again
@@ -159,6 +162,7 @@ class Witness:
                 copy = self.told.get((name, neighbour, client))
                 if copy is not None and not copy.active and copy.claim < went.claim:
                     del self.told[name, neighbour, client]
+                    self._left.add(((name, neighbour, client), copy.order))
 
     def untold(self, client: str, place: str) -> str | None:
         """Who has not been told that the client is elsewhere."""

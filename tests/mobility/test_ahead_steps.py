@@ -245,6 +245,35 @@ def test_where_history_has_everything_subscriptions_are_kept_warm_and_nothing_is
     assert len(warmth) == 0, "the client is subscribed itself"
 
 
+def test_a_topic_is_kept_warm_once_however_many_clients_want_it():
+    world = prepared_world(history=1_000)
+    for name in ("client", "other"):
+        walked(world, name=name)
+        leave(world, name)
+    warmth = world.proxy("a").ahead.contexts.warmth
+    assert [len(context(world, "a", name).waiting.warm) for name in ("client", "other")] == [1, 1]
+    assert len(warmth) == 1
+    world.arrive("a")
+    assert len(warmth) == 1, "the other one may still come"
+    world.arrive("a", "other")
+    assert len(warmth) == 0
+
+
+def test_no_more_topics_are_buffered_for_others_than_the_bound():
+    """A proxy that runs into its bound loses time only."""
+    world = prepared_world(topics=1)
+    for name in ("client", "other"):
+        walked(world, name=name)
+        leave(world, name)
+    contexts = world.proxy("a").ahead.contexts
+    assert (contexts.topics, contexts.active) == (1, 1)
+    assert world.proxy("a").ahead.counters["refusals"] > 0
+    world.publish(3)
+    for name in ("client", "other"):
+        world.arrive("a", name)
+        assert world.versions(name) == [1, 2, 3]
+
+
 @pytest.mark.parametrize("limit", [{"contexts": 1}, {"share": 1}, {"bytes": 300}])
 def test_a_proxy_with_too_much_to_do_refuses_and_nobody_notices(limit):
     world = prepared_world(**limit)
