@@ -1,9 +1,9 @@
 """A client of this process that walks among PSPHs, some of which are killed on its way.
 
-    walk = Walk(world, places, roamer)
-    await walk.go(places[0])
-    await walk.round()
-    walk.counted()   # hand-offs that were prepared, and those that were not
+walk = Walk(world, places, roamer)
+await walk.go(places[0])
+await walk.round()
+walk.counted()   # hand-offs that were prepared, and those that were not
 """
 
 from __future__ import annotations
