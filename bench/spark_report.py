@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench.spark_duckdb import LatencyInDuckdb, duckdb_version
@@ -23,11 +23,8 @@ from spark_jobs.session import build_session, stop
 
 DOMAINS = 4
 DRIVER = "1g"
-VALUES = 20_000
-"""Of the number that the bare aggregate is taken of: about as many as latencies have, in whole
-microseconds. More would fill the driver's memory, and make the reference slow."""
-WARM = 20_000
-"""Events of the run that is not measured."""
+ROUNDED = 20_000
+"""Values of the rounded number: about as many as latencies of four digits have."""
 
 
 def measure(root: Path, sizes: tuple[int, int], master: str) -> dict[str, object]:
@@ -38,8 +35,6 @@ def measure(root: Path, sizes: tuple[int, int], master: str) -> dict[str, object
             "psph bench spark", master=master, log=root / "spark.log", driver_memory=DRIVER
         )
     try:
-        generate(Settings(events=WARM, domains=DOMAINS), root / "warm")
-        _report(spark, root / "warm")
         return measure_in(spark, root, sizes, figures)
     finally:
         stop(spark)
@@ -77,9 +72,9 @@ def _beside_references(
     spark: SparkSession, where: Path, found: Findings, figures: dict[str, float]
 ) -> tuple[dict[str, float], list[str]]:
     """The latency table alone beside a bare aggregate and duckdb: ratios and notes."""
-    bare, table = _in_turns(spark, where, found.clocks)
-    figures |= {"bare_aggregate_s": bare, "latency_s": table}
-    ratios = {"latency_vs_bare_aggregate": bare / table}
+    figures |= _in_turns(spark, where, found.clocks)
+    table = figures["latency_s"]
+    ratios = {"latency_vs_bare_aggregate": figures["bare_aggregate_s"] / table}
     if duckdb_version() is None:
         return ratios, ["duckdb is not installed: vs_duckdb is left out"]
     with _timed(figures, "duckdb_s"):
@@ -119,17 +114,21 @@ def _report(spark: SparkSession, traces: Path) -> tuple[Findings, dict[str, floa
     return found, watch.took
 
 
-def _in_turns(spark: SparkSession, where: Path, clocks: Clocks) -> tuple[float, float]:
-    """Seconds of the bare aggregate and of our table, once each, one right after the other."""
+def _in_turns(spark: SparkSession, where: Path, clocks: Clocks) -> dict[str, float]:
+    """Seconds of the bare aggregates and of our table, once each, one right after the other."""
     events = scan(spark, str(where))
-    bare = _seconds(lambda: _bare_aggregate(events).collect())
-    table = _seconds(lambda: latency_table(journeys(events, clocks, details=False)).collect())
-    return bare, table
+    exact = F.col("wall_ns")
+    rounded = F.pmod(F.floor(exact / 1_000), F.lit(ROUNDED))
+    table = latency_table(journeys(events, clocks, details=False))
+    return {
+        "bare_aggregate_s": _seconds(_bare_aggregate(events, exact).collect),
+        "latency_s": _seconds(table.collect),
+        "bare_aggregate_rounded_s": _seconds(_bare_aggregate(events, rounded).collect),
+    }
 
 
-def _bare_aggregate(events: DataFrame) -> DataFrame:
+def _bare_aggregate(events: DataFrame, number: Column) -> DataFrame:
     way = ("ping_received", "fetched", "published", "delivered", *LEAVES)
-    number = F.pmod(F.floor(F.col("wall_ns") / 1_000), F.lit(VALUES))
     return (
         events.where(F.col("stage").isin(*way) & F.col("reason").isNull())
         .groupBy("domain", "stage")

@@ -41,7 +41,7 @@ def _draw(plot: Plot, title: str, rows: Sequence[Row], out: Path) -> Path:
     axes.set_xscale("log" if plot.log_x else "linear")
     axes.set_yscale("log" if plot.log_y else "linear")
     axes.grid(visible=True, alpha=0.3)
-    if plot.series is not None:
+    if plot.series is not None and axes.has_data():
         axes.legend(title=plot.series)
     path = out / f"{plot.name}.png"
     figure.savefig(path, dpi=120)

@@ -1,7 +1,7 @@
 """All tables of a report, in the order in which a person wants them.
 
-What several of them start from (journeys, arrivals, numbered updates) is computed once and kept on
-disk, not in memory: there may be more of it than fits.
+What several of them start from (journeys, numbered updates) is computed once and kept on disk, not
+in memory: there may be more of it than fits.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from spark_jobs.correcting import correct
 from spark_jobs.fan_out import fan_out
 from spark_jobs.handoffs import handoffs
 from spark_jobs.journeys import journeys
-from spark_jobs.latency import PAIR, latency_series, latency_table, stage_shares
-from spark_jobs.losses import arrivals, losses, never_delivered, numbered_updates
+from spark_jobs.latency import PAIR, latency_series, latency_table
+from spark_jobs.losses import losses, never_delivered, numbered_updates
 from spark_jobs.slowest import slowest_topics
 
 MOST_WINDOWS = 60
-TABLES = ("latency", "series", "shares", "losses", "topics", "fan_out", "handoffs", "slowest")
+TABLES = ("latency", "series", "losses", "topics", "fan_out", "handoffs", "slowest")
 _WINDOWS_S = (1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 21_600, 86_400, 604_800)
 
 
@@ -56,7 +56,6 @@ class Answers:
         self.corrected = correct(events, clocks)
         self.journeys = journeys(events, clocks).persist(StorageLevel.DISK_ONLY)
         self.numbered = numbered_updates(self.corrected).persist(StorageLevel.DISK_ONLY)
-        self.arrived = arrivals(self.journeys, self.numbered).persist(StorageLevel.DISK_ONLY)
 
     def overview(self) -> DataFrame:
         """What there is, by node and stage."""
@@ -75,20 +74,17 @@ class Answers:
         """One after the other; each is computed when it is asked for."""
         made: dict[str, Callable[[], DataFrame]] = {
             "latency": lambda: latency_table(self.journeys).orderBy(*PAIR, "stage"),
-            "series": lambda: (
-                latency_series(self.journeys, span.window_ns)
-                .where("stage = 'total'")
-                .orderBy("window_ns", *PAIR)
+            "series": lambda: latency_series(self.journeys, span.window_ns).orderBy(
+                "window_ns", *PAIR
             ),
-            "shares": lambda: stage_shares(self.journeys).orderBy(*PAIR, "stage"),
-            "losses": lambda: losses(self.arrived, self.numbered, span.last_ns).orderBy(
+            "losses": lambda: losses(self.journeys, self.numbered, span.last_ns).orderBy(
                 F.desc("lost"), F.desc("doubled"), F.desc("late"), "topic", "subscriber"
             ),
-            "topics": lambda: never_delivered(self.arrived, self.numbered, span.last_ns).orderBy(
+            "topics": lambda: never_delivered(self.journeys, self.numbered, span.last_ns).orderBy(
                 F.desc("to_nobody"), F.desc("updates"), "topic"
             ),
             "fan_out": lambda: fan_out(self.journeys).orderBy(F.desc("mean_subscribers"), "topic"),
-            "handoffs": lambda: handoffs(self.corrected, self.arrived, self.numbered).orderBy(
+            "handoffs": lambda: handoffs(self.corrected, self.journeys, self.numbered).orderBy(
                 F.desc("lost"), F.desc("duration_ms"), "trace_id"
             ),
             "slowest": lambda: slowest_topics(self.journeys),
@@ -98,5 +94,5 @@ class Answers:
 
     def forget(self) -> None:
         """Free the disk."""
-        for kept in (self.arrived, self.numbered, self.journeys):
+        for kept in (self.numbered, self.journeys):
             kept.unpersist()

@@ -16,10 +16,10 @@ from traces import Stage
 _SLOT_NS = 60 * 10**9
 
 
-def handoffs(corrected: DataFrame, arrived: DataFrame, numbered: DataFrame) -> DataFrame:
+def handoffs(corrected: DataFrame, journeys: DataFrame, numbered: DataFrame) -> DataFrame:
     """A row for every hand-off."""
     moves = _moves(corrected)
-    missed = _during(moves, arrived, numbered)
+    missed = _during(moves, journeys, numbered)
     zero = F.lit(0)
     return moves.join(missed, "trace_id", "left").select(
         "trace_id", "subscriber", "from_node", "to_node", "out_ns", "begin_ns", "end_ns",
@@ -64,24 +64,32 @@ def _moves(corrected: DataFrame) -> DataFrame:
     )
 
 
-def _during(moves: DataFrame, arrived: DataFrame, numbered: DataFrame) -> DataFrame:
+def _during(moves: DataFrame, journeys: DataFrame, numbered: DataFrame) -> DataFrame:
     """Of what was owed to the client while it was away: kept for it, lost, doubled."""
     away = moves.where("out_ns is not null and end_ns is not null").select(
         "trace_id", "subscriber", "out_ns", "begin_ns", "end_ns"
     )
-    follows = arrived.join(F.broadcast(away.select("subscriber").distinct()), "subscriber")
-    topics = follows.groupBy("subscriber", "topic").agg(F.min("number").alias("first"))
+    movers = F.broadcast(away.select("subscriber").distinct())
+    follows = (
+        journeys.where("entered_ns is not null")
+        .join(movers, "subscriber")
+        .groupBy("trace_id", "topic", "subscriber")
+        .agg(
+            F.min("entered_ns").alias("entered_ns"),
+            F.min("at_ns").alias("came_ns"),
+            F.count("*").alias("times"),
+        )
+    )
+    topics = follows.groupBy("subscriber", "topic").agg(F.min("entered_ns").alias("first_ns"))
     slots = F.sequence(_slot("out_ns"), _slot("end_ns"))
     windows = away.join(topics, "subscriber").select("*", F.explode(slots).alias("slot"))
     updates = numbered.where("mark is null").select(
-        F.col("trace_id").alias("update"), "topic", "number", "at_ns", _slot("at_ns").alias("slot")
+        F.col("trace_id").alias("update"), "topic", "at_ns", _slot("at_ns").alias("slot")
     )
     owed = updates.join(windows, ["topic", "slot"]).where(
-        "at_ns between out_ns and end_ns and number >= first"
+        "at_ns between out_ns and end_ns and at_ns >= first_ns"
     )
-    came = follows.select(
-        F.col("trace_id").alias("update"), "subscriber", F.col("at_ns").alias("came_ns"), "times"
-    )
+    came = follows.select(F.col("trace_id").alias("update"), "subscriber", "came_ns", "times")
     kept = (F.col("at_ns") <= F.col("begin_ns")) & (F.col("came_ns") >= F.col("begin_ns"))
     return (
         owed.join(came, ["update", "subscriber"], "left")

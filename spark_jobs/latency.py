@@ -8,18 +8,48 @@ and all in one call, however many events there are and however unevenly they lie
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
+from collections import defaultdict
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+from spark_jobs.collected import Collected
 
 QUANTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999}
 EDGES_US = (*(m * 10**e for e in range(1, 8) for m in (1, 2, 5)), 100_000_000)
 """Upper edges of the histogram's classes, 10 us to 100 s; one more class is beyond the last."""
 STAGES = ("fetched", "published", "delivered", "browser_sent", "pushed", "total")
 PAIR = ("from_domain", "to_domain")
+SHARES = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in (*PAIR, "stage")),
+        pa.field("count", pa.int64()),
+        pa.field("mean_ms", pa.float64()),
+        pa.field("share", pa.float64()),
+    ]
+)
 
 
 def stage_latencies(journeys: DataFrame) -> DataFrame:
     """A row for every journey and stage of which both ends are known: `stage`, `latency_us`."""
+    each = F.array(
+        *(F.struct(F.lit(stage).alias("stage"), ns.alias("ns")) for stage, ns in _took().items())
+    )
+    return _in_us(_ended(journeys).select("*", F.inline(each)))
+
+
+def total_latencies(journeys: DataFrame) -> DataFrame:
+    """The same of `total` alone: a row for every journey of which both ends are known."""
+    return _in_us(_ended(journeys).withColumn("ns", _took()["total"]))
+
+
+def _ended(journeys: DataFrame) -> DataFrame:
+    return journeys.where("not passed_on and not repeated")
+
+
+def _took() -> dict[str, Column]:
+    """How long each stage of a journey took, in nanoseconds."""
     # Across domains only what two comparable clocks say; at the origin there is one clock.
     across = F.when(F.col("comparable"), F.col("delivered_ns") - F.col("published_ns"))
     began = F.coalesce("delivered_ns", "fetched_ns")
@@ -28,7 +58,7 @@ def stage_latencies(journeys: DataFrame) -> DataFrame:
     passed_on = F.coalesce(left, F.col("at_ns") - began)
     first = F.coalesce("ping_ns", "fetched_ns", "published_ns")
     anew = ~F.coalesce("again", F.lit(False))
-    took = {
+    return {
         "fetched": F.when(anew, F.col("fetched_ns") - F.col("ping_ns")),
         "published": F.when(anew, F.col("published_ns") - F.col("fetched_ns")),
         "delivered": across,
@@ -36,16 +66,11 @@ def stage_latencies(journeys: DataFrame) -> DataFrame:
         "pushed": F.when(F.col("end") == "pushed", passed_on),
         "total": F.when(F.col("comparable") & anew, F.col("at_ns") - first),
     }
-    each = F.array(
-        *(F.struct(F.lit(stage).alias("stage"), ns.alias("ns")) for stage, ns in took.items())
-    )
-    return (
-        journeys.where("not passed_on")
-        .select("*", F.inline(each))
-        .where("ns is not null")
-        .withColumn("latency_us", whole_us(F.col("ns")))
-        .drop("ns")
-    )
+
+
+def _in_us(took: DataFrame) -> DataFrame:
+    known = took.where("ns is not null")
+    return known.withColumn("latency_us", whole_us(F.col("ns"))).drop("ns")
 
 
 def whole_us(ns: Column) -> Column:
@@ -64,24 +89,28 @@ def latency_table(journeys: DataFrame) -> DataFrame:
 
 
 def latency_series(journeys: DataFrame, window_ns: int) -> DataFrame:
-    """The same of every window of time in which an update arrived."""
+    """The same of `total`, in every window of time in which an update arrived."""
     start = (F.col("at_ns") - F.pmod(F.col("at_ns"), F.lit(window_ns))).alias("window_ns")
-    latencies = stage_latencies(journeys).select("*", start)
+    latencies = total_latencies(journeys).select("*", start, F.lit("total").alias("stage"))
     return summarised(latencies, "window_ns", *PAIR, "stage").drop("histogram")
 
 
-def stage_shares(journeys: DataFrame) -> DataFrame:
-    """Of the time that the journeys of a pair took, the share of each stage."""
-    spent = (
-        stage_latencies(journeys)
-        .where("stage <> 'total'")
-        .groupBy(*PAIR, "stage")
-        .agg(F.count("*").alias("count"), F.sum("latency_us").alias("spent_us"))
-    )
-    whole = F.sum("spent_us").over(Window.partitionBy(*PAIR))  # over a handful of rows
-    mean = F.col("spent_us") / F.col("count") / 1_000
-    share = F.col("spent_us") / whole
-    return spent.select(*PAIR, "stage", "count", mean.alias("mean_ms"), share.alias("share"))
+def stage_shares(latency: Collected) -> Collected:
+    """Of the time that the journeys of a pair took, the share of each stage: from their means."""
+    spent: dict[tuple[str, str], float] = defaultdict(float)
+    stages = [row for row in latency.rows if row["stage"] != "total"]
+    for row in stages:
+        spent[row["from_domain"], row["to_domain"]] += row["count"] * row["mean_ms"]
+    rows = [
+        {
+            **{name: row[name] for name in SHARES.names if name != "share"},
+            "share": row["count"] * row["mean_ms"] / whole
+            if (whole := spent[row["from_domain"], row["to_domain"]])
+            else None,
+        }
+        for row in stages
+    ]
+    return Collected("shares", pa.Table.from_pylist(rows, SHARES), latency.cut)
 
 
 def summarised(latencies: DataFrame, *by: str) -> DataFrame:

@@ -10,13 +10,14 @@ difference of two numbers, and never a row for each version and subscriber that 
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, GroupedData, Window
 from pyspark.sql import functions as F
 
 from traces import Stage
 
 SETTLE_NS = 10 * 10**9
 _WHO = ("topic", "subscriber")
+_STREAM = (*_WHO, "publisher", "epoch")
 _MARKS = (str(Stage.SUBSCRIBED), str(Stage.UNSUBSCRIBED))
 
 
@@ -48,79 +49,96 @@ def numbered_updates(corrected: DataFrame) -> DataFrame:
     return updates.unionByName(marks).withColumn("number", F.count("trace_id").over(so_far))
 
 
-def arrivals(journeys: DataFrame, numbered: DataFrame) -> DataFrame:
-    """A row for every update and everyone it came to, wherever: its number, and how often."""
-    updates = numbered.where("mark is null").select("trace_id", "number")
-    return (
-        journeys.groupBy("trace_id", *_WHO, "publisher", "epoch", "version")
-        .agg(F.min("at_ns").alias("at_ns"), F.sum("times").alias("times"))
-        .join(updates, "trace_id")
-    )
-
-
-def losses(arrived: DataFrame, numbered: DataFrame, end_ns: int) -> DataFrame:
+def losses(journeys: DataFrame, numbered: DataFrame, end_ns: int) -> DataFrame:
     """By topic and subscriber: owed, delivered, lost, doubled and late."""
-    owing = _owing(numbered)
-    settled = (
-        numbered.where(F.col("mark").isNull() & (F.col("at_ns") <= end_ns - SETTLE_NS))
-        .groupBy("topic")
-        .agg(F.max("number").alias("settled"))
-    )
-    earlier = (
-        Window.partitionBy(*_WHO, "publisher", "epoch")
-        .orderBy("at_ns")
-        .rowsBetween(Window.unboundedPreceding, -1)
-    )
-    late = F.coalesce(F.max("version").over(earlier) > F.col("version"), F.lit(False))
-    bounds = (
-        arrived.withColumn("late", late)
+    settled_ns = end_ns - SETTLE_NS
+    came = _came(journeys, numbered, settled_ns)
+    settled = _settled(numbered, settled_ns).agg(F.max("number").alias("settled"))
+    first = _updates(numbered).select("topic", F.col("at_ns").alias("first_ns"), "number")
+    everyone = (
+        came.join(first, ["topic", "first_ns"], "left")
+        .groupBy(*came.columns)
+        .agg(F.min("number").alias("first"))
         .join(F.broadcast(settled), "topic", "left")
-        .join(owing, [*_WHO], "left")
-        .withColumn("until", F.coalesce("until", F.coalesce("settled", F.lit(0))))
-        .withColumn("since", F.coalesce("since", F.min("number").over(Window.partitionBy(*_WHO))))
     )
-    owed = F.col("number").between(F.col("since"), F.col("until"))
-    came = bounds.groupBy(*_WHO).agg(
-        F.count("*").alias("delivered"),
-        F.sum(F.when(owed, 1).otherwise(0)).alias("of_owed"),
-        F.sum(F.col("times") - 1).alias("doubled"),
-        F.sum(F.col("late").cast("long")).alias("late"),
-        F.min("number").alias("first"),
-    )
-    everyone = came.join(owing, [*_WHO], "full").join(F.broadcast(settled), "topic", "left")
     zero = F.lit(0)
     until = F.coalesce("until", "settled", zero)
     since = F.coalesce("since", "first")
-    owed_count = F.greatest(until - since + 1, zero)
-    table = everyone.select(
+    owed = F.greatest(until - since + 1, zero)
+    return everyone.select(
         *_WHO,
-        owed_count.alias("owed"),
-        *(F.coalesce(name, zero).alias(name) for name in ("delivered", "doubled", "late")),
-        (owed_count - F.coalesce("of_owed", zero)).alias("lost"),
+        owed.alias("owed"),
+        F.coalesce("delivered", zero).alias("delivered"),
+        (owed - F.coalesce("of_owed", zero)).alias("lost"),
+        *(F.coalesce(name, zero).alias(name) for name in ("doubled", "late")),
     )
-    return table.select(*_WHO, "owed", "delivered", "lost", "doubled", "late")
 
 
-def never_delivered(arrived: DataFrame, numbered: DataFrame, end_ns: int) -> DataFrame:
+def _came(journeys: DataFrame, numbered: DataFrame, settled_ns: int) -> DataFrame:
+    """By topic and subscriber: what came, and how much of it was owed; who is owed something."""
+    # Once by topic and subscriber, all that follows finds its rows together.
+    arrived = (
+        journeys.where("entered_ns is not null")
+        .select(*_STREAM, "version", "trace_id", "at_ns", "entered_ns")
+        .repartition(*_WHO)
+    )
+    # Read from the highest version down, a row is late if any before it came sooner.
+    down = Window.partitionBy(*_STREAM).orderBy(F.desc("version"), "trace_id", "at_ns")
+    higher = down.rowsBetween(Window.unboundedPreceding, -1)
+    again = F.lag("trace_id").over(down).eqNullSafe(F.col("trace_id"))
+    late = F.coalesce(F.min("at_ns").over(higher) < F.col("at_ns"), F.lit(False))
+    seen = arrived.select(
+        *_WHO, "entered_ns", again.alias("again"), (~again & late).alias("late")
+    ).join(_owing(numbered), [*_WHO], "full")
+    entered = F.col("entered_ns")
+    owed = F.when(F.col("until_ns").isNull(), entered <= settled_ns).otherwise(
+        entered < F.col("until_ns")
+    ) & (entered >= F.coalesce("since_ns", entered))
+    return seen.groupBy(*_WHO, "since", "until").agg(
+        F.sum((~F.col("again")).cast("long")).alias("delivered"),
+        F.sum((~F.col("again") & owed).cast("long")).alias("of_owed"),
+        F.sum(F.col("again").cast("long")).alias("doubled"),
+        F.sum(F.col("late").cast("long")).alias("late"),
+        F.min("entered_ns").alias("first_ns"),
+    )
+
+
+def never_delivered(journeys: DataFrame, numbered: DataFrame, end_ns: int) -> DataFrame:
     """By topic: updates that entered, and those that came to nobody at all."""
-    came = arrived.select("trace_id").distinct().withColumn("came", F.lit(1))
-    updates = numbered.where(F.col("mark").isNull() & (F.col("at_ns") <= end_ns - SETTLE_NS))
-    return (
-        updates.join(came, "trace_id", "left")
+    settled_ns = end_ns - SETTLE_NS
+    came = (
+        journeys.where(F.col("first_at_node") & (F.col("entered_ns") <= settled_ns))
+        .groupBy("topic", "trace_id")
+        .agg(F.lit(1).alias("once"))
         .groupBy("topic")
-        .agg(
-            F.count("*").alias("updates"),
-            F.sum(F.when(F.col("came").isNull(), 1).otherwise(0)).alias("to_nobody"),
-        )
+        .agg(F.count("*").alias("came"))
     )
+    updates = _settled(numbered, settled_ns).agg(F.count("*").alias("updates"))
+    nobody = F.col("updates") - F.coalesce("came", F.lit(0))
+    return updates.join(F.broadcast(came), "topic", "left").select(
+        "topic", "updates", nobody.alias("to_nobody")
+    )
+
+
+def _updates(numbered: DataFrame) -> DataFrame:
+    return numbered.where("mark is null")
+
+
+def _settled(numbered: DataFrame, settled_ns: int) -> GroupedData:
+    """Of each topic, what is no longer under way."""
+    return _updates(numbered).where(F.col("at_ns") <= settled_ns).groupBy("topic")
 
 
 def _owing(numbered: DataFrame) -> DataFrame:
-    """From which number until which, of those who said when they came and went."""
+    """From when until when, of those who said when they came and went, and in which numbers."""
     marks = numbered.where("mark is not null")
-    came, went = (F.when(F.col("mark") == mark, F.col("number")) for mark in _MARKS)
-    last_came, last_went = (F.max(F.when(F.col("mark") == mark, F.col("at_ns"))) for mark in _MARKS)
+    came, went = (F.col("mark") == mark for mark in _MARKS)
+    number, at = F.col("number"), F.col("at_ns")
+    last_came, last_went = (F.max(F.when(mark, at)) for mark in (came, went))
     gone = last_went > F.coalesce(last_came, F.lit(0))
     return marks.groupBy(*_WHO).agg(
-        (F.min(came) + 1).alias("since"), F.when(gone, F.max(went)).alias("until")
+        (F.min(F.when(came, number)) + 1).alias("since"),
+        F.min(F.when(came, at)).alias("since_ns"),
+        F.when(gone, F.max(F.when(went, number))).alias("until"),
+        F.when(gone, last_went).alias("until_ns"),
     )

@@ -17,6 +17,7 @@ from spark_jobs.correcting import estimate_clocks
 from spark_jobs.departures import Departures, departures
 from spark_jobs.errors import NoTraces
 from spark_jobs.inventory import Inventory
+from spark_jobs.latency import stage_shares
 from spark_jobs.progress import Bar
 from spark_jobs.reading import read_traces
 from spark_jobs.slowest import stories
@@ -93,6 +94,7 @@ def find(spark: SparkSession, wish: Wish, bar: Bar) -> Findings:
         bar.step(table.name.replace("_", " "))
         tables[table.name] = collect(table.name, table.rows)
     tables["latency"] = _with_uncertainty(tables["latency"], overview.rows, clocks)
+    tables["shares"] = stage_shares(tables["latency"])
     tables["clocks"] = _clock_table(clocks)
     bar.step("stories")
     examples = [row["example"] for row in tables["slowest"].rows]

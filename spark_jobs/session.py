@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,6 +79,8 @@ def build_session(
 ) -> SparkSession:
     """A session on that master; all that Spark says goes to the log file."""
     check_java()
+    # It warns of a pandas that is younger than itself wherever one is installed; none is used here.
+    warnings.filterwarnings("ignore", ".*pandas.*", FutureWarning, r"pyspark\.")
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway

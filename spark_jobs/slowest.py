@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.latency import stage_latencies, summarised
+from spark_jobs.latency import summarised, total_latencies
 
 TOPICS = 10
 LONGEST_STORY = 60
@@ -13,15 +13,13 @@ LONGEST_STORY = 60
 
 def slowest_topics(journeys: DataFrame) -> DataFrame:
     """The slowest by their 99th percentile, with the trace id of the slowest update."""
-    totals = stage_latencies(journeys).where("stage = 'total'")
-    table = summarised(totals, "topic").drop("histogram").orderBy(F.desc("p99_ms"), "topic")
-    examples = totals.groupBy("topic").agg(
-        F.max_by("trace_id", F.struct("latency_us", "trace_id")).alias("example")
-    )
-    # What is kept is ten rows: the examples of all topics go to them, not they through the network.
-    return examples.join(F.broadcast(table.limit(TOPICS)), "topic").orderBy(
-        F.desc("p99_ms"), "topic"
-    )
+    totals = total_latencies(journeys)
+    order = (F.desc("p99_ms"), "topic")
+    table = summarised(totals, "topic").drop("histogram").orderBy(*order).limit(TOPICS)
+    # What is kept is ten rows: they go to the journeys, not the journeys through the network.
+    took = totals.select("topic", (F.col("latency_us") / 1_000).alias("max_ms"), "trace_id")
+    examples = took.join(F.broadcast(table), ["topic", "max_ms"])
+    return examples.groupBy(*table.columns).agg(F.max("trace_id").alias("example")).orderBy(*order)
 
 
 def stories(corrected: DataFrame, trace_ids: list[str]) -> DataFrame:

@@ -434,7 +434,7 @@ PROXIES = [
     (IgnoresClaims, 1),
     (with_stays(_NeverNoticesSilence), 5),
     (LetsLateWordsCount, 144),
-    (with_handler(_LetsLateListsCount), 367),
+    (with_handler(_LetsLateListsCount), 218),
     (with_handler(_KeepsWhatIsOver), 295),
     (with_stays(_ExpiresTooEarly), 15),
     (with_stays(_DoesNotSayThatItExpired), 9),

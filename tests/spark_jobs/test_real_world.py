@@ -58,7 +58,7 @@ def test_every_crossing_is_found_once_with_all_its_stages(spark, lived):
             row for row in found if row.trace_id == crossing["trace_id"] and not row.passed_on
         ]
         assert (row.from_domain, row.to_domain, row.topic) == (B, A, crossing["topic"])
-        assert (row.end, row.times, row.comparable) == ("browser_sent", 1, True)
+        assert (row.end, row.repeated, row.comparable) == ("browser_sent", False, True)
         # Of one machine: clocks differ by nothing, so the way is in order but for the uncertainty.
         way = [row.ping_ns, row.fetched_ns, row.published_ns, row.delivered_ns, row.at_ns]
         assert None not in way

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
+import threading
+import time
+from contextlib import suppress
 from html.parser import HTMLParser
 
 import pyarrow.parquet as pq
@@ -93,6 +97,47 @@ def test_pictures_and_tables_lie_beside_it(out):
 
 def test_every_file_can_be_served_by_the_page_of_the_world(out):
     assert all(re.fullmatch(r"[a-z0-9_.-]+", path.name) for path in out.iterdir())
+
+
+def test_a_terminal_shows_a_bar_that_moves(spark, monkeypatch):
+    ours, theirs = pty.openpty()
+    shown = bytearray()
+
+    def read():  # all the time: a terminal that nobody reads stops whoever writes to it
+        with suppress(OSError):
+            while more := os.read(ours, 4_096):
+                shown.extend(more)
+
+    def until(word):
+        patience = time.monotonic() + 60
+        while word not in shown:
+            assert time.monotonic() < patience, f"{word} does not appear in {shown[-500:]}"
+            time.sleep(0.01)
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.setenv("TERM", "xterm")
+        with progress.bar(spark, 4) as bar:
+            bar.step("reading")
+            until(b"reading")
+            until(b"  0 %")
+            bar.step("clocks")
+            until(b"clocks")
+            until(b" 25 %")
+            shown.clear()
+        until(b"\x1b[1A\x1b[2K")  # it is wiped away at the end
+    reading.join(60)
+    os.close(ours)
+
+
+def test_where_no_terminal_is_there_is_no_bar(spark, monkeypatch, tmp_path):
+    with (tmp_path / "stderr").open("w") as file:
+        monkeypatch.setattr(sys, "stderr", file)
+        with progress.bar(spark, 1) as bar:
+            bar.step("reading")
+    assert (tmp_path / "stderr").read_text() == ""
 
 
 def psph(*arguments, **environment):

@@ -12,6 +12,7 @@ from spark_jobs.collected import collect
 from spark_jobs.correcting import estimate_clocks
 from spark_jobs.generating.generator import generate
 from spark_jobs.generating.settings import Settings
+from spark_jobs.latency import stage_shares
 from spark_jobs.reading import read_traces
 from tests.spark_jobs import independent
 
@@ -36,7 +37,10 @@ def made(spark, root):
     tables, plans = {}, {}
     for table in answers.tables(span):
         plans[table.name] = table.rows._jdf.queryExecution().executedPlan().toString()
-        tables[table.name] = collect(table.name, table.rows).rows
+        found = collect(table.name, table.rows)
+        tables[table.name] = found.rows
+        if table.name == "latency":
+            tables["shares"] = stage_shares(found).rows
     yield clocks, tables, plans
     answers.forget()
 
@@ -150,16 +154,16 @@ def test_updates_that_came_to_nobody_are_known(made, db):
 
 def test_fan_out_agrees_with_another_computation(made, db):
     expected = db.execute(
-        "SELECT topic, count(*), avg(n), max(n) FROM (SELECT trace_id, topic, count(DISTINCT"
-        " CASE WHEN stage = 'delivered' THEN node ELSE subscriber END) AS n FROM journeys"
+        "SELECT topic, count(*), avg(n), avg(nodes), avg(domains), max(n), max(nodes), max(domains)"
+        " FROM (SELECT trace_id, topic,"
+        " count(DISTINCT CASE WHEN stage = 'delivered' THEN node ELSE subscriber END) AS n,"
+        " count(DISTINCT node) AS nodes, count(DISTINCT to_domain) AS domains FROM journeys"
         " JOIN (SELECT DISTINCT trace_id, topic FROM events WHERE topic IS NOT NULL)"
         " USING (trace_id) GROUP BY ALL) GROUP BY topic"
     ).fetchall()
-    found = {
-        row["topic"]: (row["updates"], row["mean_subscribers"], row["most_subscribers"])
-        for row in made[1]["fan_out"]
-    }
+    found = {row["topic"]: tuple(row.values())[1:] for row in made[1]["fan_out"]}
     assert found.keys() == {topic for topic, *_ in expected}
+    assert max(domains for *_, domains in found.values()) > 1
     for topic, *figures in expected:
         assert found[topic] == pytest.approx(tuple(figures))
 
@@ -232,7 +236,9 @@ def test_events_go_through_the_network_once_and_narrow(made, spark, root):
     plan = latency_table(journeys(events, made[0], details=False))._jdf.queryExecution()
     text = plan.executedPlan().toString()
     raw = [line for line in text.splitlines() if "Exchange hashpartitioning(trace_id" in line]
-    assert len(raw) == 2, "where updates enter, and where they end"
+    assert len(raw) == 1
+    assert text.count("Sort [trace_id") == 1, "both windows find the order they want"
+    assert "Join" not in text.replace("BroadcastHashJoin", ""), "but for the clocks"
     scans = [line for line in text.splitlines() if "FileScan parquet" in line]
     assert scans
     assert all("ReadSchema" in line and "publisher" not in line for line in scans)

@@ -45,6 +45,17 @@ PRESETS: dict[str, Preset] = {
         "mean delay 0.473 ms: dissertation, 4.4.2; 54 Mbit/s: 802.11g; "
         "jitter of 0.1 ms and bursts of loss (0.25 % in all): ours",
     ),
+    "wifi-b": _symmetric(
+        LinkProfile(
+            delay=Uniform(1 * MILLISECOND, 3 * MILLISECOND),
+            bandwidth=5_000_000,
+            retransmission=LinkRetransmission(
+                error=0.02, low=2 * MILLISECOND, high=6 * MILLISECOND
+            ),
+        ),
+        "802.11b: ours, 11 Mbit/s of which 5 are left for data, 1 to 3 ms; 2 % of packets break "
+        "and are repeated by the link, in 2 to 6 ms each time; nobody else is on the air",
+    ),
     "lte": _symmetric(
         LinkProfile(delay=Constant(15_120 * MICROSECOND), bandwidth=10_000_000),
         "15.12 ms and 10 Mbit/s: dissertation, 4.4.2",

@@ -183,6 +183,14 @@ def test_presets_have_the_delay_of_their_source(name, one_way_ms):
     assert statistics.mean(times) / MILLISECOND == pytest.approx(one_way_ms, rel=0.02)
 
 
+def test_a_broken_frame_on_the_air_costs_time_and_is_not_lost():
+    times = travel_times(PRESETS["wifi-b"].up, 2_000)
+    late = [each for each in times if each > 3.1 * MILLISECOND]
+    assert len(times) == 2_000
+    assert 10 < len(late) < 80  # of 2 %, some are late by less than the jitter
+    assert min(times) >= MILLISECOND
+
+
 def test_a_clock_is_skewed_and_drifts_and_timers_follow_it():
     fast = Clock(skew=-3 * SECOND, drift=1_000_000)  # 0.1 % fast
     world, a, _ = pair(LinkProfile(), a=fast)
