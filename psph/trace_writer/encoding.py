@@ -37,6 +37,10 @@ _FILE_COLUMNS = [(field.name, field.type, field.nullable) for field in _FILE_SCH
 _CLIMBING = ("version", "wall_ns", "mono_ns", "t1", "t2", "t3", "t4")
 _DICTIONARY = [name for name in _FILE_SCHEMA.names if name not in (*_CLIMBING, "trace_id")]
 
+# Arrow looks for pandas when it makes its first array, and where that is installed its import
+# fails in a program that is about to end, whose last events may be the first to be written.
+pa.array([], pa.null())
+
 
 class UnwritableEvent(ValueError):
     """An event has no place in this node's files; the message says why."""
