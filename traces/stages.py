@@ -125,8 +125,8 @@ STAGES: dict[Stage, StageRule] = {
     ),
     Stage.MOVE_IN_BEGIN: StageRule(
         Room.MOBILITY,
-        "the client asked to move in here; the trace id of this hand-off is made here; `peer` is the"
-        " proxy that had it prepared, none if nothing was",
+        "the client asked to move in here; the trace id of this hand-off is made here; `peer` is"
+        " the proxy that had it prepared, none if nothing was",
         frozenset({"trace_id", "subscriber"}),
     ),
     Stage.MOVE_IN_END: StageRule(
