@@ -81,7 +81,7 @@ class ProactiveTrial(MobilityTrial):
 
     suite: ProactiveSuite
     duration = 6 * SECOND
-    patience = 90 * SECOND
+    patience = 300 * SECOND
 
     def __init__(self, seed: int, suite: ProactiveSuite) -> None:
         self._chance = stream(seed, "proactive trial")
