@@ -92,12 +92,14 @@ class Attendance:
         self._gone.clear()
 
         self._told = self._places(self._flows)
+        since = {topic: flow.since for topic, flow in self._flows.items() if flow.since > 1}
 
         def question(call: int) -> MoveIn:
             return MoveIn(
                 **self._who,
                 call=call,
                 topics=self._told,
+                since=since,
                 service=self._settings.service,
                 alive=self._settings.alive / SECOND,
             )

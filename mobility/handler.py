@@ -89,6 +89,10 @@ class Handler:
         self.buffer = Buffer(record.service, record.extra)
         # Browsers know whole numbers only so far.
         self.life = env.random.randrange(1, 1 << 53)
+        self.since: dict[str, int] = {}
+        """In which stay the client subscribed to topics, as its move-in said."""
+        self.began = record.epoch
+        """The stay from which on it has buffered."""
         self.peer = ""
         """Where the client was last heard of."""
         self.trace_id = ""
@@ -304,6 +308,8 @@ class Handler:
 
     def _may_inherit(self, topic: str, other: Handler) -> bool:
         known = other.record.topics
+        if topic in self.since and self.since[topic] >= other.began:
+            return False  # of an earlier subscription, perhaps
         if topic not in known or not goes_on(known[topic], self.record.topics[topic]):
             return False
         # What it dropped, a subscription of its own might bring again.

@@ -76,6 +76,9 @@ class MoveIn(Question, frozen=True, tag="move_in"):
     """A client came. From here on the proxy takes its disappearance for a move-out."""
 
     topics: Topics
+    since: Annotated[dict[TopicText, Number], Meta(max_length=MOST_TOPICS)] = {}
+    """Topics subscribed to after the first stay, and in which: what was prepared before is none
+    of that subscription's."""
     service: Service = Service()
     alive: Annotated[float, Meta(gt=0, le=86_400)] = 5.0
     """Seconds between two signs of life."""

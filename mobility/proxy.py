@@ -174,6 +174,7 @@ class MobilityProxy:
                 asked=question.call,
             )
             handler = self._stays.add(record)
+            handler.since = question.since
             prepared_by = self.ahead.moved_in(handler)
             handler.trace_id = self._stays.tracing.move_in_begin(client, prepared_by)
         handler.peer = asker.peer

@@ -249,7 +249,9 @@ class Contexts:
         waiting = context.waiting = Waiting(self._env, self._pubsub, record)
         waiting.grew = lambda: self._grew(context)
         if restored:
-            waiting.restore()
+            waiting.restore()  # begun nobody knows when
+        else:
+            waiting.began = copy.epoch
         waiting.begin(self.warmth)
         if restored:
             self._count(context)
