@@ -17,7 +17,9 @@ class Relays:
         """(from, to, packet), in order."""
         self.kept = []
         """The same of those that were not passed on."""
-        self.holding = False
+        self.holding = None
+        """A text: packets with it are not passed on. Others are, or the nodes would soon take their
+        links for dead and send nothing at all."""
         self._sockets = {}
         self._ends = {}
         self.ways = {}
@@ -51,8 +53,9 @@ class Relays:
             for each in readable:
                 sender, receiver = self._ends[each]
                 packet = each.recv(65_536)
-                (self.kept if self.holding else self.seen).append((sender, receiver, packet))
-                if not self.holding:
+                held = self.holding is not None and self.holding in packet
+                (self.kept if held else self.seen).append((sender, receiver, packet))
+                if not held:
                     # From the socket that the receiver knows as this neighbour.
                     self._sockets[receiver, sender].sendto(
                         packet, ("127.0.0.1", self._ports[f"{receiver}.fabric"])
