@@ -8,6 +8,7 @@ needs later has to be buffered by somebody.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,8 +16,7 @@ import msgspec
 
 from experiments.commuting.itinerary import SELECTORS
 from experiments.commuting.ledger import Ledger
-from experiments.commuting.publisher import Pace, body
-from experiments.commuting.wires import Wire
+from experiments.commuting.publisher import Publisher, body
 from identifiers import Position, PublisherId
 from mobility import After, Listener, Message
 from psirp_sim.runtime.environment import Environment
@@ -90,8 +90,8 @@ def decode(content: bytes) -> Word:
     return word
 
 
-class Routing(Pace):
-    """A core: the publisher's node."""
+class Routing(Publisher):
+    """The publisher's node: sends messages where there is a route for them."""
 
     def __init__(
         self,
@@ -103,29 +103,10 @@ class Routing(Pace):
         message_bytes: int,
         spread: int,
     ) -> None:
-        super().__init__(env, rate, since, until)
-        self._ledger = ledger
-        self._size = message_bytes
+        super().__init__(env, ledger, rate, since, until, message_bytes)
         self._spread = spread
         self._versions: dict[str, int] = {}
-        self._routes: dict[str, set[str]] = {}
-        self._wires: dict[str, Wire] = {}
-        self._random = env.random
-
-    def start(self) -> None:
-        for name in self._env.links:
-            self._wires[name] = self._wire(name)
-            self._routes[name] = set()
-        self.begin()
-
-    def _wire(self, name: str) -> Wire:
-        return Wire(self._env, name, lambda message: self._hear(name, decode(message)))
-
-    def receive(self, link: str, packet: bytes) -> None:
-        self._wires[link].receive(packet)
-
-    def stop(self) -> None:
-        """Nothing to do."""
+        self._routes: defaultdict[str, set[str]] = defaultdict(set)
 
     def publish(self) -> None:
         selector = self._random.randrange(SELECTORS)
@@ -138,7 +119,8 @@ class Routing(Pace):
                 wire.send(word)
                 self.sent(name)
 
-    def _hear(self, broker: str, word: Word) -> None:
+    def hear(self, broker: str, message: bytes) -> None:
+        word = decode(message)
         if isinstance(word, Taken):
             self.taken(broker)
         elif isinstance(word, Route):

@@ -18,21 +18,44 @@ WINDOW = 8
 ID_BYTES = 8
 
 
-class Pace:
-    """When the next message goes."""
+class Publisher:
+    """A core, but for whom a message goes to."""
 
-    def __init__(self, env: Environment, rate: float, since: int, until: int) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        ledger: Ledger,
+        rate: float,
+        since: int,
+        until: int,
+        message_bytes: int,
+    ) -> None:
         """`since`, `until`: from now on."""
         self._env = env
+        self._ledger = ledger
+        self._size = message_bytes
+        self._wires: dict[str, Wire] = {}
+        self._random = env.random
         self._every = round(SECOND / rate)
         self._since = since
         self._ends = env.now() + until
         self._under_way: dict[str, int] = {}
         self._waits = False
 
-    def begin(self) -> None:
+    def start(self) -> None:
+        for name in self._env.links:
+            self._wires[name] = self._wire(name)
         first = self._since + self._env.random.randrange(self._every)
         self._env.call_later(first, self._due)
+
+    def _wire(self, name: str) -> Wire:
+        return Wire(self._env, name, lambda message: self.hear(name, message))
+
+    def receive(self, link: str, packet: bytes) -> None:
+        self._wires[link].receive(packet)
+
+    def stop(self) -> None:
+        """Nothing to do."""
 
     def sent(self, broker: str) -> None:
         self._under_way[broker] = self._under_way.get(broker, 0) + 1
@@ -52,38 +75,13 @@ class Pace:
         """One message."""
         raise NotImplementedError
 
+    def hear(self, broker: str, message: bytes) -> None:
+        """What a broker says."""
+        raise NotImplementedError
 
-class Flooding(Pace):
-    """A core: sends every message to every broker."""
 
-    def __init__(
-        self,
-        env: Environment,
-        ledger: Ledger,
-        rate: float,
-        since: int,
-        until: int,
-        message_bytes: int,
-    ) -> None:
-        super().__init__(env, rate, since, until)
-        self._ledger = ledger
-        self._size = message_bytes
-        self._wires: dict[str, Wire] = {}
-        self._random = env.random
-
-    def start(self) -> None:
-        for name in self._env.links:
-            self._wires[name] = self._wire(name)
-        self.begin()
-
-    def _wire(self, name: str) -> Wire:
-        return Wire(self._env, name, lambda message: self._hear(name, message))
-
-    def receive(self, link: str, packet: bytes) -> None:
-        self._wires[link].receive(packet)
-
-    def stop(self) -> None:
-        """Nothing to do."""
+class Flooding(Publisher):
+    """Sends every message to every broker."""
 
     def publish(self) -> None:
         selector = self._random.randrange(SELECTORS)
@@ -93,7 +91,7 @@ class Flooding(Pace):
             wire.send(word)
             self.sent(name)
 
-    def _hear(self, broker: str, message: bytes) -> None:
+    def hear(self, broker: str, message: bytes) -> None:
         assert isinstance(decode(message), Taken)
         self.taken(broker)
 
