@@ -3,7 +3,7 @@ killed: `psph roam` prints every update once, in order.
 
 A fourth PSPH, of another domain, is where the updates enter; they cross the fabric. Those of a
 native topic enter at a node of the fabric that is no PSPH. With PSPH_LONG_MOVES set it is 5,000
-updates, which is what .ci/run does.
+updates, which is what .ci/long does.
 
 Before that, a client walks among five of them, round and round, and later rounds find it expected;
 with PSPH_LONG_MOVES for three quarters of a minute.
