@@ -112,13 +112,13 @@ def test_progress_counts_those_who_have_the_latest_and_those_who_are_owed_it(tmp
                 await subscribe(store, f"http://{name}.example/cb")
             first = await publish(store, entries='[{"id": "a"}, {"id": "b"}]', now=1.0)
             topic = first.update.topic_id
-            claimed = {each.host: each for each in (await claim(store, now=1.0)).claimed}
+            claimed = {each.callback: each for each in (await claim(store, now=1.0)).claimed}
             await claim(
                 store,
                 now=2.0,
                 results=[
-                    result(claimed["done.example"], at=2.0),
-                    result(claimed["retrying.example"], Outcome.RETRY, 2.0, retry_at=9.0),
+                    result(claimed["http://done.example/cb"], at=2.0),
+                    result(claimed["http://retrying.example/cb"], Outcome.RETRY, 2.0, retry_at=9.0),
                 ],
             )
             await subscribe(store, "http://later.example/cb", now=3.0)
