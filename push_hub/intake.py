@@ -305,10 +305,13 @@ class Intake:
         if not topic.signalled or done + 1 >= len(after):
             return None
         wait = self._recheck_rate.reserve(host, now, _RECHECK_PATIENCE)
-        self._context.counters["rechecks" if wait is not None else "rechecks_left_out"] += 1
+        if wait is None:
+            self._context.counters["rechecks_left_out"] += 1
+            return None
+        self._context.counters["rechecks"] += 1
         # Topics that were pinged together do not come back together.
         pause = (after[done + 1] - after[done]) * (0.8 + 0.4 * random.random())
-        return None if wait is None else now + wait + pause
+        return now + wait + pause
 
     async def _left_to_the_carrier(self, topic: TopicRecord) -> bool:
         """Whether the carrier brings the topic, or began to while it was fetched."""
