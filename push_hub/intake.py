@@ -4,8 +4,9 @@ A ping is durable before it is answered: it raises a number in the store. One fe
 at a time; it notes the number it began with, so pings that come meanwhile lead to one more.
 
 A ping promises news. Where its fetch brings none and a cache may have answered, the topic is
-rechecked: fetched again a few times, ever later, until there is news. How often it was is in the
-store, so a restart goes on.
+rechecked: fetched again a few times, ever later, until there is news. If another ping comes before
+that, the first news may be that of the earlier ping, from the cache: it is rechecked, too. The
+number of rechecks is in the store, so a restart goes on.
 """
 
 from __future__ import annotations
@@ -293,15 +294,24 @@ class Intake:
             if released:
                 self._released()
         else:
+            doubtful = found.may_be_cached and topic.rechecks > 0 and _is_first(topic)
             await self._record(
-                topic, news, found.content_type, found.body, Origin.FETCHED, trace_id, found=found
+                topic,
+                news,
+                found.content_type,
+                found.body,
+                Origin.FETCHED,
+                trace_id,
+                found=found,
+                recheck_at=self._recheck_at(topic, host, context.clock()) if doubtful else None,
             )
         await self.fetched(topic, links, news is not None, None)
         return news is not None
 
     def _recheck_at(self, topic: TopicRecord, host: str, now: float) -> float | None:
         """When to look again for what a ping promised and a cache may hide."""
-        after, done = (0.0, *self._context.settings.recheck_after), topic.rechecks
+        after = (0.0, *self._context.settings.recheck_after)
+        done = 0 if _is_first(topic) else topic.rechecks
         if not topic.signalled or done + 1 >= len(after):
             return None
         wait = self._recheck_rate.reserve(host, now, _RECHECK_PATIENCE)
@@ -356,6 +366,7 @@ class Intake:
         *,
         position: Position | None = None,
         found: Fetched | None = None,
+        recheck_at: float | None = None,
     ) -> Recorded | None:
         context, settings = self._context, self._context.settings
         latest_only = origin.superseding and not is_web(identify(topic.canonical))
@@ -373,6 +384,7 @@ class Intake:
             etag=found.etag if found else None,
             last_modified=found.last_modified if found else None,
             fetched_serial=topic.ping_serial if found else None,
+            recheck_at=recheck_at,
         )
         recorded = await context.store.record(
             new,
@@ -414,6 +426,11 @@ class Intake:
             except StoreError as error:
                 _log.error("%s", error)
             await asyncio.sleep(min(every / 4, 10.0))
+
+
+def _is_first(topic: TopicRecord) -> bool:
+    """Whether the fetch that is due is the first for its ping, and no recheck."""
+    return topic.ping_serial > topic.fetched_serial
 
 
 def _trace_id() -> str:

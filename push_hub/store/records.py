@@ -48,7 +48,8 @@ class TopicRecord:
     signalled: bool
     """Whether a ping, or another hub, says that it changed, and no fetch has shown it yet."""
     rechecks: int
-    """Fetches planned since then because an answer without news may come from a cache."""
+    """Fetches planned because a cache may have answered the last ping that was fetched for; 0 when
+    its promise is kept, or given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,8 @@ class NewUpdate:
     last_modified: str | None = None
     fetched_serial: int | None = None
     """The ping the fetch was for; None for an update that was not fetched here."""
+    recheck_at: float | None = None
+    """When to fetch again all the same, because this may not be all the news."""
     epoch: int | None = None
     """To number it in another epoch than the hub's own: that of a writer lease."""
 

@@ -121,8 +121,9 @@ def _note(connection: sqlite3.Connection, new: NewUpdate, seq: int, now: float) 
     )
     if new.fetched_serial is not None:
         sqlite_topics.note_fetch(
-            connection, new.topic_id, new.fetched_serial, now, new.etag, new.last_modified
-        )
+            connection, new.topic_id, new.fetched_serial, now, new.etag, new.last_modified,
+            new.recheck_at,
+        )  # fmt: skip
     if new.known is None:
         return
     connection.executemany(
