@@ -197,6 +197,8 @@ class Voting:
             left = self._ms_until(promise.expires)
         if code is Code.NOT_READY:
             left = max(left, self._ms_until(self._quiet_until))
+            if self._membership.settled_at is None:  # which the others may tell us at any time
+                left = max(left, self._settings.retry_interval // MILLISECOND)
         vote = LeaseVote(
             ask.client,
             ask.epoch,
