@@ -1,6 +1,7 @@
 // Roam: this page as a client that moves between the hubs of the two domains (../roaming/). It has
 // connections of its own to the hubs, beside the one stream of events from the page's server.
 
+import { Outbox } from "../roaming/outbox.js";
 import { Roamer } from "../roaming/roamer.js";
 import { post } from "./api.js";
 import { figures } from "./figures.js";
@@ -43,7 +44,8 @@ export class Roam {
   // The view is looked at: now, and not before, the page connects to a hub.
   shown() {
     if (this.#roamer) return;
-    this.#forgetOtherWorlds();
+    // Positions of one world mean nothing in another.
+    Outbox.forget(NAME, NAME + this.#world.identity);
     this.#lines = new Lines(this.#world, this.#topics);
     this.#roamer = new Roamer({
       name: `page ${this.#world.identity}`,
@@ -61,19 +63,6 @@ export class Roam {
     this.#showControls();
     this.#show();
     this.#roamer.start();
-  }
-
-  // Positions of one world mean nothing in another.
-  #forgetOtherWorlds() {
-    try {
-      for (const key of Object.keys(localStorage)) {
-        if (key.startsWith(NAME) && !key.startsWith(NAME + this.#world.identity)) {
-          localStorage.removeItem(key);
-        }
-      }
-    } catch {
-      // forbidden by the visitor: then there is nothing to forget
-    }
   }
 
   #domainOf(hub) {
