@@ -105,6 +105,11 @@ class Line:
                 self._target = (urlsplit(url).hostname, urlsplit(url).port)
             self._cut = False
 
+    def count(self):
+        """Connections of the browser that are open."""
+        with self._lock:
+            return len(self._open) // 2
+
     def close(self):
         self.cut()
         with suppress(OSError):
