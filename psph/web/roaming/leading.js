@@ -95,6 +95,7 @@ export class Leading {
     if (ending !== this.#ending) return;
     this.#ending = null;
     this.#yield();
+    this.#post({ type: "who" });
     this.#request(false); // to be the leader when the other has gone
   }
 

@@ -79,7 +79,10 @@ export class Roam {
     at("places").append(...this.#domains.map((domain) => this.#place(domain)));
     const near = (hub, words, checked) => {
       const radio = element("input", { type: "radio", name: "near", checked });
-      radio.addEventListener("change", () => (this.#near = hub));
+      radio.addEventListener("change", () => {
+        this.#near = hub;
+        this.#roamer.take(); // of several tabs, the one that is asked decides
+      });
       return element("label", { className: this.#sideOf(hub) }, radio, element("span", {}, words));
     };
     at("near").append(
@@ -88,6 +91,7 @@ export class Roam {
     );
     at("roam-faster").addEventListener("change", ({ target }) => {
       this.#roamer.followFaster = target.checked;
+      this.#roamer.take();
     });
     at("roam-take").addEventListener("click", () => this.#roamer.start());
     at("roam-publish").addEventListener("click", () => this.#publish());
@@ -193,7 +197,7 @@ export class Roam {
       while (at("roam-said").children.length > MOST_SAID) at("roam-said").firstElementChild.remove();
       this.#showUnsent();
     } else if (notice.type === "superseded") {
-      this.#log("Another tab, or a copy of this client, has taken over.", "broken");
+      this.#log("A copy of this client has taken over.", "broken");
     }
     this.#show();
   }
@@ -223,7 +227,7 @@ export class Roam {
       live: `The page is at ${name}.`,
       moving: `The page is at ${name}, and catches up …`,
       nowhere: "The page is nowhere, and looks for a hub …",
-      superseded: "Another tab of this browser goes on in this one's place.",
+      superseded: "A copy of this client goes on in its place.",
     }[stage]);
     at("roam-now").dataset.stage = stage;
     at("roam-take").hidden = stage !== "superseded";

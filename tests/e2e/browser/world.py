@@ -58,6 +58,14 @@ def _ready(process, errors):
     raise AssertionError(f"psph up is not ready: {errors.read_text()[-3_000:]}")
 
 
+def until(condition, what):
+    """Wait for something outside the browser."""
+    deadline = time.monotonic() + PATIENCE / 1_000
+    while not condition():
+        assert time.monotonic() < deadline, f"not so: {what}"
+        time.sleep(0.05)
+
+
 def headline(words):
     """Found again among all that the websites write by themselves."""
     return f"{words} {uuid.uuid4().hex[:8]}"
