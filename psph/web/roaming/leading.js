@@ -43,7 +43,7 @@ export class Leading {
       this.#channel.addEventListener("message", ({ data }) => this.#message(data));
       this.#heard = performance.now();
       this.#watching = setInterval(() => this.#watch(), PATIENCE);
-      this.#post({ type: "who" });
+      this.ask();
     }
     if (!this.leads && (take || !this.#ending)) this.#request(take);
   }
@@ -56,6 +56,11 @@ export class Leading {
     this.#ending?.abort();
     this.#ending = null;
     this.#yield();
+  }
+
+  // Let the leader say again what it says to a tab that has just come.
+  ask() {
+    this.#post({ type: "who" });
   }
 
   // To all other tabs.
@@ -95,7 +100,7 @@ export class Leading {
     if (ending !== this.#ending) return;
     this.#ending = null;
     this.#yield();
-    this.#post({ type: "who" });
+    this.ask();
     this.#request(false); // to be the leader when the other has gone
   }
 
@@ -120,7 +125,7 @@ export class Leading {
       this.start(true);
     } else {
       this.#asked = true;
-      this.#post({ type: "who" });
+      this.ask();
     }
   }
 }
