@@ -678,11 +678,14 @@ def test_eight_tabs_share_one_stream_and_outlive_their_leader(tmp_path, running)
             await late.click("#offers li button")
             for tab in tabs[1:]:
                 await tab.until("document.querySelectorAll('#topics li').length === 2")
-            await until(lambda: len(w.hub.streams) == 1)
+            await late.until(LIVE)
             await publish(w.hub, ("x", "Other"), topic="http://example.com/other")
             for tab in (*tabs[1:], late):
                 await tab.until(entries(4))
                 assert tab.exceptions == []
+            # Streams of before end when something is to be written to them.
+            await publish(w.hub, ("4", "Four"))
+            await until(lambda: len(w.hub.streams) == 1)
 
     run(main())
 
