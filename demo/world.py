@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import secrets
+import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -131,8 +132,17 @@ class World:
                 for node in layout.NODES
             ],
             "publishing": {"topic": layout.page_topic(self.ports), "token": self._page_token},
+            "report": self._report_command(),
             "chat": [{"jid": jid, "domain": domain} for domain, jid in layout.USERS.items()],
         }
+
+    def _report_command(self) -> str:
+        """What makes the report that pages link to."""
+        directory = self.settings.directory
+        return shlex.join(
+            ["psph", "report", "--traces", f"{directory / 'data' / 'traces'}", "--out",
+             f"{directory / 'report'}"]
+        )  # fmt: skip
 
     # Asking the parts
 
