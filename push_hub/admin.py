@@ -48,7 +48,7 @@ def _guarded(handler: Handler) -> Callable[[web.Request], Awaitable[web.Response
     async def answer(request: web.Request) -> web.Response:
         hub = request.app[HUB]
         if not bears(request.headers.get("Authorization", ""), hub.settings.admin_token):
-            hub.counters["admin_refused"] += 1
+            hub.counters.add("admin_refused")
             raise web.HTTPUnauthorized(
                 text="this needs the hub's admin token, as Authorization: Bearer TOKEN\n",
                 headers={"WWW-Authenticate": "Bearer"},

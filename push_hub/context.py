@@ -1,15 +1,15 @@
-"""What the working parts of a hub share: settings, store, clock, counters, traces."""
+"""What the working parts of a hub share: settings, store, clock, metrics, traces."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from push_hub.carrying import Carrying
+from push_hub.metrics import Counters, HubMetrics
 from push_hub.naming import Naming
 from push_hub.settings import HubSettings
 from push_hub.store.interface import Store
@@ -29,8 +29,12 @@ class Context:
     clock: Callable[[], float]
     naming: Naming
     carrying: Carrying
-    counters: Counter[str] = field(default_factory=Counter)
-    """Events since the start, by name; the names are those of the metrics."""
+    metrics: HubMetrics
+
+    @property
+    def counters(self) -> Counters:
+        """Events since the start, by name."""
+        return self.metrics.counters
 
     @property
     def caps(self) -> Caps:

@@ -75,7 +75,7 @@ class Distributor:
     async def start(self) -> None:
         """Begin with what was owed before."""
         repeated = await self._context.store.recover()
-        self._context.counters["deliveries_repeated"] += repeated
+        self._context.counters.add("deliveries_repeated", repeated)
         self._loops.start(self._run())
 
     async def stop(self, patience: float) -> None:
@@ -189,8 +189,8 @@ class Distributor:
             raise
         # Counted once it is recorded: who sees the number finds what it speaks of in the store.
         for result in results:
-            context.counters[f"deliveries_{result.outcome}"] += 1
-        context.counters["superseded"] += exchanged.superseded
+            context.counters.add(f"deliveries_{result.outcome}")
+        context.counters.add("superseded", exchanged.superseded)
         for ended in exchanged.ended:
             context.tracer.unsubscribed(ended.topic, ended.callback, ended.reason)
             context.carrying.unsubscribed(ended.topic, ended.callback)
@@ -226,6 +226,8 @@ class Distributor:
                 update, body = found
                 result, answered = await self._attempt(delivery, update, body)
                 self._context.tracer.pushed(update, delivery.callback, result.reason)
+                if result.outcome is Outcome.DELIVERED:
+                    self._context.metrics.journeys.delivered(update.trace_id, "callback", result.at)
         except StoreError as error:
             result = self._failed(delivery, str(error), None)
         except Exception as error:

@@ -112,8 +112,12 @@ class Intake:
             else:
                 context.carrying.pinged(each[0])
         known = await context.store.ping(ours, context.caps, context.clock(), create=create)
-        context.counters["pings"] += len(topics)
-        context.counters["pings_carried"] += len(pinged) - len(ours)
+        journeys, now = context.metrics.journeys, context.clock()
+        for record in known:
+            if record.trace_id is not None:
+                journeys.pinged(record.trace_id, now)
+        context.counters.add("pings", len(topics))
+        context.counters.add("pings_carried", len(pinged) - len(ours))
         if known:
             self._wake.set()
         return len(known) + len(pinged) - len(ours)
@@ -234,20 +238,21 @@ class Intake:
             return
         subscribers = await store.subscribers(topic.id, context.clock())
         try:
-            found = await fetch(
-                self._session,
-                self._policy,
-                topic.fetch_url,
-                etag=None if fresh else topic.etag,
-                last_modified=None if fresh else topic.last_modified,
-                user_agent=f"{USER_AGENT} (+{settings.hub_url}; {subscribers} subscribers)",
-                max_body=settings.max_body,
-                max_redirects=settings.max_redirects,
-            )
+            with context.metrics.fetch_seconds.time():
+                found = await fetch(
+                    self._session,
+                    self._policy,
+                    topic.fetch_url,
+                    etag=None if fresh else topic.etag,
+                    last_modified=None if fresh else topic.last_modified,
+                    user_agent=f"{USER_AGENT} (+{settings.hub_url}; {subscribers} subscribers)",
+                    max_body=settings.max_body,
+                    max_redirects=settings.max_redirects,
+                )
         except FetchFailed as failure:
             await self._failed(topic, trace_id, failure)
             return
-        context.counters["fetches"] += 1
+        context.counters.add("fetches")
         if await self._left_to_the_carrier(topic):
             return
         news = links = None
@@ -267,7 +272,7 @@ class Intake:
                 or (topic.last_modified if found.body is None else None),
                 digest=None,
             )
-            context.counters["fetches_without_news"] += 1
+            context.counters.add("fetches_without_news")
             context.tracer.nothing_fetched(topic.canonical, trace_id, "nothing new")
             if released:
                 self._released()
@@ -298,7 +303,7 @@ class Intake:
         await context.store.fetch_failed(
             topic.id, topic.ping_serial, now, reason=str(failure), retry_at=retry_at
         )
-        context.counters["fetch_failures"] += 1
+        context.counters.add("fetch_failures")
         context.tracer.nothing_fetched(topic.canonical, trace_id, str(failure))
         event(
             _log,
@@ -347,9 +352,9 @@ class Intake:
         )
         if recorded is None:
             return None
-        context.counters["updates"] += 1
-        context.counters["superseded"] += recorded.superseded
-        context.counters["overflowed"] += recorded.overflowed
+        context.counters.add("updates")
+        context.counters.add("superseded", recorded.superseded)
+        context.counters.add("overflowed", recorded.overflowed)
         if found is not None:
             context.tracer.fetched(recorded.update)
         event(

@@ -48,6 +48,9 @@ class HubSettings:
     admin_token: str = field(default="", repr=False)
     """Who bears it sees whole callbacks in the diagnostics; empty: nobody."""
 
+    public_metrics: bool = False
+    """Whether /metrics is served beside /hub, to everybody; the admin port always has it."""
+
     leases: LeaseBounds = field(default_factory=LeaseBounds)
     delivery_retries: RetrySchedule = field(default_factory=RetrySchedule)
     fetch_retries: RetrySchedule = _FETCH_RETRIES

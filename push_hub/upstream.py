@@ -280,7 +280,7 @@ class Upstream:
         seconds = int(lease) if lease.isascii() and lease.isdigit() and len(lease) < 12 else None
         confirmed = rules.confirmed(self._context.clock(), record, seconds, self._patience)
         await self._asking.put(confirmed, record.way)
-        self._context.counters["upstream_confirmed"] += 1
+        self._context.counters.add("upstream_confirmed")
         if record.guided and record.way is Way.ASKED:
             await self._catching_up.begin(confirmed)
         return challenge
@@ -292,10 +292,10 @@ class Upstream:
         if record is None or record.secret is None:
             return False
         if not verified(signature, record.secret, push.body):
-            self._context.counters["upstream_forged"] += 1
+            self._context.counters.add("upstream_forged")
             return True
         await store.pushed(record.topic_id, self._context.clock())
-        self._context.counters["upstream_pushes"] += 1
+        self._context.counters.add("upstream_pushes")
         if record.guided and push.position is not None:
             return await self._catching_up.take(record, push.content_type, push.body, push.position)
         self._announced.add(record.topic_id)

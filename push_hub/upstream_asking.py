@@ -82,7 +82,7 @@ class Asking:
             # Strangers do not choose the hub that our guide names.
             if not asked.guided and self._rate.take(host, self._context.clock()):
                 raise _AskedTooOften
-            self._context.counters["upstream_requests"] += 1
+            self._context.counters.add("upstream_requests")
             async with (
                 self._slots,
                 self._session.post(
@@ -117,7 +117,7 @@ class Asking:
             # It may never have been fetched here: plain WebSub begins at once.
             failed = replace(failed, due=now)
         await self.put(failed, record.way)
-        self._context.counters["upstream_failures"] += 1
+        self._context.counters.add("upstream_failures")
 
     async def put(self, record: Following, before: Way | None = None) -> None:
         """Keep it; a change from the way `before` is worth a line in the log."""

@@ -62,7 +62,7 @@ class Verifier:
         """Busy when too many requests for the callback's host wait for their verification."""
         most = self._context.settings.unverified_per_host
         if self._waiting[host_of(callback)] >= most:
-            self._context.counters["requests_limited"] += 1
+            self._context.counters.add("requests_limited")
             raise Busy(f"{most} requests for that callback's host wait to be verified: try later")
 
     def submit(self, verification: Verification) -> asyncio.Task[str | None]:
@@ -136,11 +136,11 @@ class Verifier:
             refused = await context.store.refuse(verification, reason, context.clock())
             if refused is not None and refused.state not in RECEIVING:
                 context.carrying.unsubscribed(refused.topic, refused.callback)
-            context.counters["verifications_failed"] += 1
+            context.counters.add("verifications_failed")
             self._told("not confirmed", verification, reason)
             return
         record = await context.store.confirm(verification, asked_at)
-        context.counters["verifications_confirmed"] += 1
+        context.counters.add("verifications_confirmed")
         if record is None:
             return
         if verification.mode == "subscribe":
@@ -205,9 +205,9 @@ class Verifier:
 
     async def _deny(self, url: str, callback: str) -> None:
         if self._rate.take(host_of(callback), self._context.clock()):
-            self._context.counters["denials_limited"] += 1
+            self._context.counters.add("denials_limited")
             return
-        self._context.counters["denials"] += 1
+        self._context.counters.add("denials")
         async with self._host_slot(callback), self._slots:
             try:
                 async with self._session.get(exact_url(url), allow_redirects=False):

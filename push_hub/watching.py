@@ -107,7 +107,7 @@ class Watching:
         # Where there is no other one to go to, asking for one becomes rarer.
         elif misses >= _MISSES and misses & (misses - 1) == 0:
             event(_log, "hub dead", logging.WARNING, hub=hub, checks=misses)
-            self._context.counters["upstream_dead"] += misses == _MISSES
+            self._context.counters.add("upstream_dead", misses == _MISSES)
             self._guiding.failed(hub)
             await self._leave(hub)
 

@@ -33,6 +33,19 @@ _TRIES = 20
 _RECEIVE_BUFFER = 1 << 20
 """Bytes of questions that may wait while an answer is made."""
 
+COUNTED = tuple(
+    (kind, answer)
+    for kind, answers in {
+        "question": "NOERROR NXDOMAIN REFUSED FORMERR SERVFAIL NOTIMP NOTAUTH truncate drop",
+        "update": "NOERROR REFUSED FORMERR SERVFAIL NOTAUTH NOTZONE NXDOMAIN NXRRSET YXDOMAIN"
+        " YXRRSET dropped",
+        "transfer": "NOERROR REFUSED NOTAUTH FORMERR",
+        "other": "dropped fault",
+    }.items()
+    for answer in answers.split()
+)
+"""Counted from 0; other rcodes from their first time."""
+
 
 class NameServer:
     """`async with NameServer(settings, file)`: serves from the first line of the block to its end.
@@ -54,7 +67,7 @@ class NameServer:
         self.connections = Connections(settings.limits, self.respond)
         self.addresses: list[tuple[str, int]] = []
         """Where it listens, with the ports that the system chose."""
-        self.counters: Counter[tuple[str, str]] = Counter()
+        self.counters = Counter(dict.fromkeys(COUNTED, 0))
         """Replies by what was asked (question, update, transfer, other) and rcode."""
         self.serving = False
 

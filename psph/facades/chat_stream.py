@@ -199,7 +199,7 @@ class Reading:
             return b""
         if not self._seen[number].add(update.trace_id):
             return b""
-        self._hub.counters["chat_events"] += 1
+        self._hub.counters.add("chat_events")
         self._hub.context.tracer.browser_sent(update, direction.recipient)
         return _event(
             "message",
@@ -249,7 +249,7 @@ class Reading:
         return _event("presence", {"jid": jid, "state": known.state, "since": since})
 
     def _refused(self, update: Update, error: BadMessage) -> None:
-        self._hub.counters["chat_refused"] += 1
+        self._hub.counters.add("chat_refused")
         _log.warning("%s is no message: %s", update.position, error)
 
 

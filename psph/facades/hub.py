@@ -120,6 +120,7 @@ class HubSide:
                 position=update.position,
                 trace_id=update.trace_id or new_trace_id(secrets.token_bytes(TRACE_ID_BYTES)),
                 published=update.published,
+                recorded_at=update.recorded_at,
             )
         except Refused as refusal:
             _log.warning("an update of %s is not recorded: %s", topic.host, refusal)
@@ -172,4 +173,5 @@ def web_update(update: Update) -> WebUpdate:
         update.body,
         update.trace_id,
         update.origin in (Origin.PUBLISHED, Origin.RECEIVED_PUBLISHED),
+        update.recorded_at,
     )

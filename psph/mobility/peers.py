@@ -97,7 +97,7 @@ class Peers:
         self._words: set[asyncio.Task[None]] = set()
         self._passed: dict[str, float] = {}
         self.answered: Callable[[str, bytes], None] = lambda name, packet: None
-        self.counters: Counter[str] = Counter()
+        self.counters = Counter({"crowded": 0, "unknown": 0, "failed": 0, "answered": 0})
 
     def send(self, name: str, packet: bytes) -> None:
         """Ask a proxy, or tell it a word. Nothing comes back when it cannot be reached: who wants

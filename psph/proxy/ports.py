@@ -26,6 +26,8 @@ class WebUpdate:
     """Empty where it came without a good one."""
     published: bool = False
     """Sent by its publisher rather than fetched: each one counts."""
+    recorded_at: float | None = None
+    """When the hub that numbered it recorded it: seconds since 1970, by its clock."""
 
     @property
     def is_unique(self) -> bool:
