@@ -14,6 +14,7 @@ from demo.following import REFUSALS
 from demo.pages import ChatWish, Page
 from demo.world import World
 from psph.chat.sse import LARGEST, EventReader, ServerEvent
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ async def follow(world: World, page: Page, *, wish: ChatWish) -> None:
                 page.send("refused", about | {"error": str(refusal)})
                 return
         except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
-            _log.info("the conversation of %s ended: %s", wish.me, error)
+            _log.info(LogEvent("conversation.ended", user=wish.me, reason=error))
         await asyncio.sleep(_RETRY)
 
 

@@ -14,6 +14,7 @@ from psph.configuration import NodeConfiguration
 from psph.configuration.node import FABRIC_ROLES
 from psph.errors import PsphError
 from psph.roles.process import Process
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +34,9 @@ async def serve(
         async with AsyncExitStack() as stack:
             address = await start(configuration, directory, stack)
             ready(address)
+            _log.info(LogEvent("node.started", node=configuration.node.name, admin=address))
             await stopped.wait()
-            _log.info("stopping")
+            _log.info(LogEvent("node.stopping", node=configuration.node.name))
     except (OSError, StorageError, ValueError) as error:
         raise PsphError(f"node {configuration.node.name} cannot run: {error}") from error
 

@@ -32,7 +32,7 @@ from push_hub.siblings import Siblings
 from push_hub.store import SqliteStore
 from push_hub.stream_routes import add_stream
 from push_hub.upstream_routes import add_upstream
-from traces import TraceSink
+from traces import LogEvent, TraceSink
 
 _log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ async def _refusals(
     except Busy as refusal:
         return web.Response(status=429, text=f"{refusal}\n", headers={"Retry-After": "60"})
     except StoreError as error:
-        _log.error("%s", error)
+        _log.error(LogEvent("store.failed", reason=error))
         text = "the hub cannot store anything right now: try again later\n"
         return web.Response(status=503, text=text, headers={"Retry-After": "30"})
 

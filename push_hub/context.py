@@ -15,6 +15,7 @@ from push_hub.settings import HubSettings
 from push_hub.store.interface import Store
 from push_hub.store.records import Caps
 from push_hub.tracing import Tracer
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -84,4 +85,4 @@ class Tasks:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a part of the hub failed", exc_info=error)
+            _log.error(LogEvent("task.failed"), exc_info=error)

@@ -22,7 +22,6 @@ from push_hub.context import Context, Tasks, woken
 from push_hub.errors import StoreError
 from push_hub.limits import HostSlots
 from push_hub.links import link_header
-from push_hub.logs import event
 from push_hub.masking import masked_callback, masked_topic
 from push_hub.retries import retry_after
 from push_hub.signatures import signature
@@ -34,6 +33,7 @@ from push_hub.store.records import (
     Recorded,
     Update,
 )
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +88,9 @@ class Distributor:
         try:
             await self._exchange(room=0)
         except StoreError as error:
-            _log.error("%s; deliveries that ended will be repeated", error)
+            _log.error(
+                LogEvent("store.failed", reason=error, then="deliveries that ended are repeated")
+            )
 
     def wake(self) -> None:
         """Something is owed that was not before."""
@@ -118,7 +120,7 @@ class Distributor:
                 if exchanged.claimed:
                     pause = 0.0  # there may be more
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
                 pause = _STORE_PAUSE
             await woken(self._wake, pause)
             if self._busy > _GATHER:
@@ -232,7 +234,7 @@ class Distributor:
             result = self._failed(delivery, str(error), None)
         except Exception as error:
             # A fault of ours must not hold up the lane until the next start.
-            _log.exception("a delivery failed in an unexpected way")
+            _log.exception(LogEvent("delivery.failed", subscription=delivery.subscription))
             result = self._failed(delivery, f"a fault of the hub: {error!r}"[:200], None)
         finally:
             self._slots.give_back(delivery.host, answered, time.monotonic() - began)
@@ -248,10 +250,11 @@ class Distributor:
         delivery = result.delivery
         level = logging.DEBUG if result.outcome is Outcome.RETRY else logging.INFO
         callback = masked_callback(delivery.callback)
-        event(
-            _log, "delivery", level, outcome=result.outcome, topic=masked_topic(delivery.topic),
+        told = LogEvent(
+            "delivery.failed", outcome=result.outcome, topic=masked_topic(delivery.topic),
             callback=callback, subscription=delivery.subscription, reason=result.reason,
         )  # fmt: skip
+        _log.log(level, told)
 
     async def _attempt(
         self, delivery: Delivery, update: Update, body: bytes

@@ -48,7 +48,7 @@ from push_hub.upstream import Upstream
 from push_hub.upstream_asking import Asking
 from push_hub.verification import Verifier
 from push_hub.watching import Watching
-from traces import NullSink, TraceSink
+from traces import LogEvent, NullSink, TraceSink
 
 _log = logging.getLogger(__name__)
 
@@ -347,7 +347,7 @@ class Hub:
             try:
                 listener(recorded.update)
             except Exception:
-                _log.exception("a listener failed on %s", recorded.update.position)
+                _log.exception(LogEvent("listener.failed", position=recorded.update.position))
 
     async def _keep(self, topic: Topic) -> None:
         try:
@@ -355,7 +355,9 @@ class Hub:
             if self.settings.follow_after is None and is_web(topic):
                 await self._intake.look(record.id)  # nobody else would
         except (Refused, StoreError) as error:
-            _log.error("%s cannot be kept: %s", masked_topic(topic.canonical), error)
+            _log.error(
+                LogEvent("topic.not_kept", topic=masked_topic(topic.canonical), reason=error)
+            )
 
     def _session(
         self, policy: AddressPolicy, connections: int, timeout: float

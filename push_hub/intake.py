@@ -25,13 +25,12 @@ from push_hub.feeds import may_be_feed
 from push_hub.fetching import Fetched, FetchRefused, fetch
 from push_hub.following import same_document
 from push_hub.limits import RateLimit
-from push_hub.logs import event
 from push_hub.masking import masked_topic
 from push_hub.naming import is_web
 from push_hub.news import News, digest_of, find_news
 from push_hub.retries import retry_after
 from push_hub.store.records import NewUpdate, Origin, Recorded, TopicRecord
-from traces import TRACE_ID_BYTES, new_trace_id
+from traces import TRACE_ID_BYTES, LogEvent, new_trace_id
 
 _log = logging.getLogger(__name__)
 
@@ -182,7 +181,7 @@ class Intake:
                     await self._begin(topic, now)
                 due = await context.store.next_fetch(now)
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
                 due = now + _STORE_PAUSE
             pause = None if due is None else max(0.0, due - context.clock())
             await woken(self._wake, pause)
@@ -213,11 +212,11 @@ class Intake:
             self.ended(topic.id)
         except StoreError as error:
             # The ping number is still ahead: the fetch is made again.
-            _log.error("%s", error)
+            _log.error(LogEvent("store.failed", reason=error))
             await asyncio.sleep(_STORE_PAUSE)
         except Exception as error:
             # A fault of ours must not lead to fetching again and again without a pause.
-            _log.exception("a fetch failed in an unexpected way")
+            _log.exception(LogEvent("fetch.failed", topic=masked_topic(topic.canonical)))
             failure = FetchFailed(f"a fault of the hub: {error!r}"[:200])
             await self._failed(topic, topic.trace_id or _trace_id(), failure)
             self.ended(topic.id)
@@ -305,13 +304,8 @@ class Intake:
         )
         context.counters.add("fetch_failures")
         context.tracer.nothing_fetched(topic.canonical, trace_id, str(failure))
-        event(
-            _log,
-            "fetch failed",
-            topic=masked_topic(topic.canonical),
-            reason=str(failure),
-            retry_at=retry_at,
-        )
+        told = masked_topic(topic.canonical)
+        _log.info(LogEvent("fetch.failed", topic=told, reason=failure, retry_at=retry_at))
         await self.fetched(topic, None, False, str(failure))
 
     async def _record(
@@ -357,9 +351,12 @@ class Intake:
         context.counters.add("overflowed", recorded.overflowed)
         if found is not None:
             context.tracer.fetched(recorded.update)
-        event(
-            _log, "update", topic=masked_topic(topic.canonical), origin=origin, trace_id=trace_id,
-            position=str(recorded.update.position), deliveries=recorded.deliveries,
+        _log.info(
+            LogEvent(
+                "update.recorded", topic=masked_topic(topic.canonical), origin=origin,
+                position=recorded.update.position, deliveries=recorded.deliveries,
+                trace_id=trace_id,
+            )
         )  # fmt: skip
         self._recorded(recorded)
         return recorded
@@ -381,7 +378,7 @@ class Intake:
                 if await self._context.store.poll(every, self._context.clock(), traces):
                     self._wake.set()
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
             await asyncio.sleep(min(every / 4, 10.0))
 
 

@@ -28,6 +28,7 @@ from push_hub.signatures import verified
 from push_hub.store.interface import SENT
 from push_hub.store.records import Origin, TopicRecord
 from push_hub.upstream_asking import Asking
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +113,7 @@ class Upstream:
                     searched = time.monotonic()
                     pause = max(tick, 20 * (searched - begun))
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
                 more = False
             await woken(self._wake, tick / 10 if more else tick)
 

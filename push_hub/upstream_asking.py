@@ -16,8 +16,8 @@ from push_hub.context import Context, Tasks
 from push_hub.following import Following, Patience, Way
 from push_hub.guide import Guiding
 from push_hub.limits import RateLimit
-from push_hub.logs import event
 from push_hub.settings import Rate
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +123,9 @@ class Asking:
         """Keep it; a change from the way `before` is worth a line in the log."""
         await self._context.store.follow(record)
         if before is not None and before is not record.way:
-            event(
-                _log, "following", topic_id=record.topic_id, way=record.way, hub=record.hub,
-                reason=record.reason,
+            _log.info(
+                LogEvent(
+                    "topic.followed", topic_id=record.topic_id, way=record.way, hub=record.hub,
+                    reason=record.reason,
+                )
             )  # fmt: skip

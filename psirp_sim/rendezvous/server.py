@@ -209,4 +209,4 @@ class RendezvousServer:
 
     def _view_changed(self) -> None:
         view = self.membership.view
-        self._env.log("view of the servers", number=view.number, members=", ".join(view.members))
+        self._env.log("view.changed", number=view.number, members=", ".join(view.members))

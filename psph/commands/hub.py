@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ import click
 
 from psph.configuration.addresses import check_public_url, parse_address
 from psph.errors import PsphError
+from psph.log_options import begin_log, log_options
+from traces import LogEvent
 
 if TYPE_CHECKING:
     from bootstrap import Server
@@ -82,6 +83,7 @@ _NETWORKS = "Private network that {} may be in, in CIDR form; may be repeated."
     show_default=True,
     help="How often PSPHs of --domain are looked after: two failures, and another is used.",
 )
+@log_options
 def hub(
     listen: str,
     data: Path,
@@ -97,6 +99,8 @@ def hub(
     domain: str | None,
     dns: str | None,
     guide_check: float,
+    log_format: str | None,
+    log_level: str | None,
 ) -> None:
     """Run a WebSub hub until Ctrl-C or SIGTERM.
 
@@ -110,7 +114,6 @@ def hub(
     from psph.hub_serving import be_quick
     from push_hub import HubSettings, Publisher
     from push_hub.addresses import parse_networks
-    from push_hub.logs import log_to
 
     try:
         host, port = parse_address(listen)
@@ -141,7 +144,7 @@ def hub(
             f"{data} cannot be used ({error.strerror}): choose another --data"
         ) from None
     be_quick()
-    log_to(sys.stderr)
+    begin_log(log_format, log_level)
     loop.run(_serve(settings, data, (host, port), admin, way))
 
 
@@ -205,7 +208,6 @@ async def _serve_guided(
     from psph.admin_port import AdminPort
     from psph.hub_serving import serving
     from push_hub import Hub, create_app
-    from push_hub.logs import event
 
     stopped = asyncio.Event()
     running = asyncio.get_running_loop()
@@ -228,7 +230,7 @@ async def _serve_guided(
             raise PsphError(f"the admin port cannot be served: {error}") from None
         click.echo(f"ready {url}/")
         public_url = settings.public_url or url
-        event(_log, "hub.started", address=url, admin=address, public_url=public_url)
+        _log.info(LogEvent("hub.started", address=url, admin=address, public_url=public_url))
         await stopped.wait()
-        event(_log, "hub.stopping")
-    event(_log, "hub.stopped")
+        _log.info(LogEvent("hub.stopping"))
+    _log.info(LogEvent("hub.stopped"))

@@ -41,6 +41,7 @@ from push_hub.hub import Hub
 from push_hub.keys import HUB
 from push_hub.store.records import Update
 from push_hub.streams import Stream
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -250,7 +251,7 @@ class Reading:
 
     def _refused(self, update: Update, error: BadMessage) -> None:
         self._hub.counters.add("chat_refused")
-        _log.warning("%s is no message: %s", update.position, error)
+        _log.warning(LogEvent("message.refused", position=update.position, reason=error))
 
 
 def _event(kind: str, data: dict[str, str | None], identity: str = "") -> bytes:

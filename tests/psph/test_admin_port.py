@@ -20,7 +20,8 @@ def get(url):
 
 
 def test_a_fresh_hub(tmp_path):
-    line = command("hub", "--listen", "127.0.0.1:0", "--data", tmp_path / "data", *ALLOW)
+    line = command("hub", "--listen", "127.0.0.1:0", "--data", tmp_path / "data", *ALLOW,
+                   "--log-format", "json")  # fmt: skip
     with subprocess.Popen(
         line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -214,7 +214,7 @@ def test_a_client_that_knows_only_the_address_of_a_server_joins(tmp_path):
             process.send_signal(signal.SIGTERM)
             _, errors = process.communicate(timeout=PATIENCE)
             assert process.returncode == 0, errors
-    assert "a link was accepted link=in-127.0.0.1-" in errors
+    assert "link.accepted link=in-127.0.0.1-" in errors
     assert "neighbour=client" in errors
 
 
