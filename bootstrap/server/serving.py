@@ -216,9 +216,7 @@ class NameServer:
         zone = update.origin.to_text(True)
         shown = said if len(said) <= _LONGEST_LINE else said[:_LONGEST_LINE] + "..."
         _log.info(
-            LogEvent(
-                "update.answered", zone=zone, key=update.key, client=_shown(peer), answer=shown
-            )
+            LogEvent("update.answered", zone=zone, key=update.key, client=_shown(peer), what=shown)
         )
         return self._authority.acknowledge(update, rcode)
 
