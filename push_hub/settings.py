@@ -65,6 +65,10 @@ class HubSettings:
     max_form: int = 256 << 10
     max_redirects: int = 5
 
+    probe_every: float = 60.0
+    """Least seconds between two probes of a callback host: attempts that an update leads to before
+    the time of the next retry."""
+
     deliveries_at_once: int = 256
     deliveries_per_host: int = 64
     verifications_at_once: int = 128
