@@ -123,10 +123,10 @@ class HostSlots:
 class Probes:
     """When hosts whose subscriptions rest after failures may be tried before their time.
 
-    An update for a resting subscription asks for one probe of its host. It is made at once, or as soon
-    as the last failure at the host is `every` seconds ago; what the host asked for with Retry-After
-    is waited for. A subscription that recovers shows that the host answers again: two more of the
-    host are probed, each of which may bring two more.
+    An update for a resting subscription asks for one probe of its host. It is made at once, or as
+    soon as the last failure at the host is `every` seconds ago; what the host asked for with
+    Retry-After is waited for. A subscription that recovers shows that the host answers again: two
+    more of the host are probed, each of which may bring two more.
     """
 
     def __init__(self, every: float, max_hosts: int = MAX_KEYS) -> None:

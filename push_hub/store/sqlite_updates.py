@@ -169,7 +169,7 @@ def _queue(
         (topic_id, now, seq, superseding),
     ).rowcount
     if queued:
-        # A lane that waits after a failure keeps its time: an update leads to a probe, not to a retry.
+        # A lane that waits after a failure keeps its time: an update leads to a probe only.
         connection.execute(
             "UPDATE subscriptions SET waiting = waiting + 1, next_due = CASE"
             " WHEN in_flight IS NULL THEN coalesce(next_due, ?2) END"
