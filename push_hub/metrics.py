@@ -34,6 +34,8 @@ COUNTED: Final[Mapping[str, str]] = {
     "fetches": "Fetches answered",
     "fetches_without_news": "Fetches answered that found nothing new",
     "fetch_failures": "Fetches that failed",
+    "rechecks": "Fetches planned because a cache may have hidden what a ping promised",
+    "rechecks_left_out": "Such fetches not planned because their host has many",
     "updates": "Updates recorded",
     "superseded": "Waiting deliveries replaced by newer content",
     "overflowed": "Waiting deliveries dropped because too many waited",

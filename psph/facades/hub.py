@@ -120,7 +120,7 @@ class HubSide:
                 position=update.position,
                 trace_id=update.trace_id or new_trace_id(secrets.token_bytes(TRACE_ID_BYTES)),
                 published=update.published,
-                recorded_at=update.recorded_at,
+                recorded_at=update.recorded_ms / 1_000 if update.recorded_ms else None,
             )
         except Refused as refusal:
             _log.warning(LogEvent("update.refused", host=topic.host, reason=refusal))
@@ -173,5 +173,5 @@ def web_update(update: Update) -> WebUpdate:
         update.body,
         update.trace_id,
         update.origin in (Origin.PUBLISHED, Origin.RECEIVED_PUBLISHED),
-        update.recorded_at,
+        int(update.recorded_at * 1_000),
     )

@@ -23,9 +23,9 @@ TOPIC = "topic"
 CONTENT_TYPE = "content-type"
 PUBLISHED = "published"
 """Present in the metadata of content that its publisher sent; what was fetched lacks it."""
-RECORDED = "recorded_us"
-"""When the hub that numbered it recorded it: microseconds since 1970, in decimal. Who publishes
-without a hub leaves it out."""
+RECORDED = "recorded_ms"
+"""When the hub that numbered it did: milliseconds since 1970, in decimal. Who publishes without a
+hub leaves it out."""
 COVERED = "covered"
 """In what a proxy publishes: up to which epoch and version of its own stream somebody who followed
 the topic before lacks nothing, and in which turn it wrote this, the fencing epoch of its lease. Who
@@ -33,7 +33,7 @@ publishes without a hub has nobody to take over from."""
 DEFAULT_TYPE = "application/octet-stream"
 
 _TRACE_ID = re.compile("[0-9a-f]{32}")
-_RECORDED = re.compile("[0-9]{1,17}")
+_RECORDED = re.compile("[0-9]{1,15}")
 _COVERED = re.compile(r"([0-9]{1,19})\.([0-9]{1,19})\.([0-9]{1,19})")
 _LONGEST_TYPE = 1_000
 
@@ -113,8 +113,8 @@ class Mapping:
         }
         if update.published:
             described[PUBLISHED] = "1"
-        if update.recorded_at is not None:
-            described[RECORDED] = str(int(update.recorded_at * 1e6))
+        if update.recorded_ms:
+            described[RECORDED] = str(update.recorded_ms)
         return described
 
     # From the fabric to the web
@@ -147,7 +147,7 @@ class Mapping:
             update.content,
             trace_id if _TRACE_ID.fullmatch(trace_id) else "",
             PUBLISHED in metadata,
-            None if recorded is None else int(recorded[0]) / 1e6,
+            0 if recorded is None else int(recorded[0]),
         )
 
     @staticmethod

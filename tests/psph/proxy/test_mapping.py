@@ -35,7 +35,6 @@ def publication(update=WEB, **changes):
         WEB,
         replace(WEB, published=False),
         replace(WEB, body=b""),
-        replace(WEB, recorded_at=1_700_000_000.123456),
     ],
 )
 def test_an_update_crosses_unchanged(mapping, update):
@@ -75,10 +74,16 @@ def test_without_a_type_it_is_bytes(mapping):
     assert (update.trace_id, update.published) == ("", False)
 
 
+def test_when_it_was_numbered_crosses(mapping):
+    update = replace(WEB, recorded_ms=1_700_000_000_123)
+    assert mapping.convert(publication(update)).recorded_ms == 1_700_000_000_123
+    assert "recorded_ms" not in publication().metadata
+
+
 @pytest.mark.parametrize("said", ["", "soon", "-1", "1e9", "9" * 18])
 def test_what_is_no_time_is_none(mapping, said):
-    metadata = {"topic": TOPIC.canonical, "recorded_us": said}
-    assert mapping.convert(publication(metadata=metadata)).recorded_at is None
+    metadata = {"topic": TOPIC.canonical, "recorded_ms": said}
+    assert mapping.convert(publication(metadata=metadata)).recorded_ms == 0
 
 
 @pytest.mark.parametrize("kind", ["text/html\r\nSet-Cookie: a=b", "t\u00e9xt", "x" * 1_001])
