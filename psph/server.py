@@ -9,14 +9,12 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from aiohttp import web
-
 from psirp_sim.runtime.sqlite_storage import StorageError
 from psph.configuration import NodeConfiguration
-from psph.configuration.addresses import parse_address
 from psph.configuration.node import FABRIC_ROLES
 from psph.errors import PsphError
 from psph.roles.process import Process
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +34,9 @@ async def serve(
         async with AsyncExitStack() as stack:
             address = await start(configuration, directory, stack)
             ready(address)
+            _log.info(LogEvent("node.started", node=configuration.node.name, admin=address))
             await stopped.wait()
-            _log.info("stopping")
+            _log.info(LogEvent("node.stopping", node=configuration.node.name))
     except (OSError, StorageError, ValueError) as error:
         raise PsphError(f"node {configuration.node.name} cannot run: {error}") from error
 
@@ -68,15 +67,4 @@ async def start(configuration: NodeConfiguration, directory: Path, stack: AsyncE
         from psph.roles import hub
 
         await hub.start(process, configuration.hub)
-    return await _serve_admin(process.app, configuration.node.admin, stack)
-
-
-async def _serve_admin(app: web.Application, listen: str, stack: AsyncExitStack) -> str:
-    host, port = parse_address(listen)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    await web.TCPSite(runner, host, port).start()
-    bound_host, bound_port = runner.addresses[0][:2]
-    shown = f"[{bound_host}]" if ":" in bound_host else bound_host
-    return f"{shown}:{bound_port}"
+    return await process.serve(configuration.node.admin, stack)

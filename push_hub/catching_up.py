@@ -24,11 +24,10 @@ from push_hub.errors import HubError, NotYet, StoreError
 from push_hub.event_stream import CAUGHT_UP, EventReader
 from push_hub.following import Following
 from push_hub.intake import Intake
-from push_hub.logs import event
 from push_hub.news import digest_of
 from push_hub.store.records import Origin, TopicRecord
 from push_hub.stream_events import StreamUpdate, read_stream_event
-from traces import TRACE_ID_BYTES, new_trace_id
+from traces import TRACE_ID_BYTES, LogEvent, new_trace_id
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +122,7 @@ class CatchingUp:
         """A few times: then what is there counts more than what is not."""
         tries = self._tries[topic_id] = self._tries.get(topic_id, 0) + 1
         words = str(error) if isinstance(error, HubError) else reason_of(error)
-        _log.warning("what is missing before %s cannot be had: %s", position, words)
+        _log.warning(LogEvent("versions.missing", before=position, reason=words))
         if tries < _TRIES:
             raise NotYet("what comes before it has to be had first")
 
@@ -160,14 +159,12 @@ class CatchingUp:
                 try:
                     async with asyncio.timeout(_LONGEST):
                         count = await self._read(hub, topics, None)
-                    event(_log, "caught up", hub=hub, topics=len(topics), updates=count)
+                    _log.info(LogEvent("hub.caught_up", hub=hub, topics=len(topics), updates=count))
                     if again:
                         self._tasks.start(self._look_again(hub, topics))
                     return
                 except (aiohttp.ClientError, OSError, ValueError, HubError) as error:
-                    _log.warning(
-                        "the hub %s does not say what we missed: %s", hub, reason_of(error)
-                    )
+                    _log.warning(LogEvent("catch_up.failed", hub=hub, reason=reason_of(error)))
                 if pause is not None:
                     await asyncio.sleep(pause)
         finally:

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from identifiers import Topic
 from push_hub.following import is_own
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +56,8 @@ class Guiding:
                 hub = await self._guide.hub_for(topic)
         except Exception as error:
             self._rests_until = time.monotonic() + _REST
-            _log.warning("the guide cannot say which hub leads to %s: %s", topic.host, error)
+            reason = str(error) or "no answer in time"
+            _log.warning(LogEvent("guide.failed", call="hub_for", host=topic.host, reason=reason))
             return before
         return None if hub is None or is_own(hub, self._own) else hub
 
@@ -65,4 +67,4 @@ class Guiding:
             try:
                 self._guide.failed(hub)
             except Exception:
-                _log.exception("the guide failed to note that a hub did")
+                _log.exception(LogEvent("guide.failed", call="failed", hub=hub))

@@ -93,6 +93,7 @@ async def _send(
         async for batch in stream.batches():
             said = [event.data for event in batch] or [heartbeat]
             at_once = bool(batch) and batch[-1].caught_up
+            live = caught_up
             caught_up = caught_up or at_once
             # Otherwise after all that was recorded while it was under way.
             told = caught_up and (at_once or not batch)
@@ -103,7 +104,11 @@ async def _send(
             await response.write(b"".join(said))
             for event in batch:
                 if event.update is not None:
-                    hub.counters["browser_events"] += 1
+                    hub.counters.add("browser_events")
+                    if live:  # what a reader missed earlier says nothing about the way here
+                        hub.context.metrics.journeys.delivered(
+                            event.update.trace_id, "stream", hub.context.clock()
+                        )
                     hub.context.tracer.browser_sent(event.update, stream.name)
     except (ConnectionError, TimeoutError):
         pass  # the browser left

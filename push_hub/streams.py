@@ -187,7 +187,7 @@ class Stream:
         self._size += self._size_of(update)
         # One event larger than the buffer is let through when nothing else waits.
         if self._size > self._context.settings.stream_buffer and not self._queue.empty():
-            self._context.counters["streams_dropped"] += 1
+            self._context.counters.add("streams_dropped")
             self.reason = "the browser reads too slowly"
             self.end()
             self.abort()

@@ -28,6 +28,7 @@ from push_hub.signatures import verified
 from push_hub.store.interface import SENT
 from push_hub.store.records import Origin, TopicRecord
 from push_hub.upstream_asking import Asking
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ class Upstream:
                     searched = time.monotonic()
                     pause = max(tick, 20 * (searched - begun))
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
                 more = False
             await woken(self._wake, tick / 10 if more else tick)
 
@@ -271,7 +272,7 @@ class Upstream:
         seconds = int(lease) if lease.isascii() and lease.isdigit() and len(lease) < 12 else None
         confirmed = rules.confirmed(self._context.clock(), record, seconds, self._patience)
         await self._asking.put(confirmed, record.way)
-        self._context.counters["upstream_confirmed"] += 1
+        self._context.counters.add("upstream_confirmed")
         if record.guided and record.way is Way.ASKED:
             await self._catching_up.begin(confirmed)
         return challenge
@@ -283,10 +284,10 @@ class Upstream:
         if record is None or record.secret is None:
             return False
         if not verified(signature, record.secret, push.body):
-            self._context.counters["upstream_forged"] += 1
+            self._context.counters.add("upstream_forged")
             return True
         await store.pushed(record.topic_id, self._context.clock())
-        self._context.counters["upstream_pushes"] += 1
+        self._context.counters.add("upstream_pushes")
         if record.guided and push.position is not None:
             return await self._catching_up.take(record, push.content_type, push.body, push.position)
         self._announced.add(record.topic_id)

@@ -21,8 +21,8 @@ from push_hub.context import Context, Tasks
 from push_hub.errors import StoreError
 from push_hub.following import Following, Way
 from push_hub.guide import Guiding
-from push_hub.logs import event
 from push_hub.upstream_asking import Asking
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Watching:
                 try:
                     await self._judge(hub, well)
                 except StoreError as error:
-                    _log.error("%s", error)
+                    _log.error(LogEvent("store.failed", reason=error))
 
     async def _alive(self, hub: str) -> bool:
         try:
@@ -102,12 +102,12 @@ class Watching:
         before = self._misses.get(hub, 0)
         self._misses[hub] = misses = 0 if well else before + 1
         if well and before >= _MISSES:
-            event(_log, "hub back", hub=hub)
+            _log.info(LogEvent("hub.recovered", hub=hub))
             await self._ask_again()
         # Where there is no other one to go to, asking for one becomes rarer.
         elif misses >= _MISSES and misses & (misses - 1) == 0:
-            event(_log, "hub dead", logging.WARNING, hub=hub, checks=misses)
-            self._context.counters["upstream_dead"] += misses == _MISSES
+            _log.warning(LogEvent("hub.died", hub=hub, checks=misses))
+            self._context.counters.add("upstream_dead", misses == _MISSES)
             self._guiding.failed(hub)
             await self._leave(hub)
 
@@ -126,7 +126,7 @@ class Watching:
                 await self._asking.ask(current, other, topic.fetch_url, guided=True)
                 moved += 1
         if moved:
-            event(_log, "hub left", hub=hub, topics=moved)
+            _log.info(LogEvent("hub.left", hub=hub, topics=moved))
 
     async def _ask_again(self) -> None:
         """A hub is back: those that were given up while none was there need not wait any more."""

@@ -39,7 +39,7 @@ from psirp_sim.runtime.waiting import Waiting
 from psirp_sim.settings import FabricSettings
 from psirp_sim.wire.rendezvous import Access
 from psirp_sim.wire.sealing import FabricKeys
-from traces import TraceSink
+from traces import LogEvent, TraceSink
 
 Sid = ScopeId | bytes
 Rid = RendezvousId | bytes
@@ -164,7 +164,7 @@ class FabricClient:
                 outbox.closed = True
                 await outbox.drained(self._patience)
         except (NotDrained, Refused) as error:
-            _log.warning("closing %s: %s", self.node.env.node, error)
+            _log.warning(LogEvent("node.close_failed", node=self.node.env.node, reason=error))
         finally:
             self._waiting.close()
             if outbox is not None:

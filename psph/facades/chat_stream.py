@@ -41,6 +41,7 @@ from push_hub.hub import Hub
 from push_hub.keys import HUB
 from push_hub.store.records import Update
 from push_hub.streams import Stream
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -199,7 +200,7 @@ class Reading:
             return b""
         if not self._seen[number].add(update.trace_id):
             return b""
-        self._hub.counters["chat_events"] += 1
+        self._hub.counters.add("chat_events")
         self._hub.context.tracer.browser_sent(update, direction.recipient)
         return _event(
             "message",
@@ -249,8 +250,8 @@ class Reading:
         return _event("presence", {"jid": jid, "state": known.state, "since": since})
 
     def _refused(self, update: Update, error: BadMessage) -> None:
-        self._hub.counters["chat_refused"] += 1
-        _log.warning("%s is no message: %s", update.position, error)
+        self._hub.counters.add("chat_refused")
+        _log.warning(LogEvent("message.refused", position=update.position, reason=error))
 
 
 def _event(kind: str, data: dict[str, str | None], identity: str = "") -> bytes:

@@ -18,6 +18,7 @@ from push_hub.event_stream import Notice
 from push_hub.hub import Hub
 from push_hub.naming import is_web
 from push_hub.store.records import Update
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class HubSubscription:
             topic = identify(self._name)
         except InvalidTopic as error:
             # Nothing will ever be published there: the subscription is as good as in effect.
-            _log.info("a client subscribes to what is no topic: %s", error)
+            _log.info(LogEvent("subscription.refused", reason=error))
             self._listener.subscribed(self._name, None)
             return
         if not is_web(topic):
@@ -104,7 +105,7 @@ class HubSubscription:
                 finally:
                     self._hub.streams.shut(stream)
             except (Refused, StoreError) as error:
-                _log.info("a subscription for a client has to wait: %s", error)
+                _log.info(LogEvent("subscription.postponed", host=topic.host, reason=error))
             await asyncio.sleep(_AGAIN)
 
     def _begin(self, base: tuple[Position, ...]) -> None:

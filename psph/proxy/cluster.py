@@ -284,7 +284,7 @@ class Cluster:
                 self._client.offer(*item, key=settings.key)
             zone.said = self._client.publish(*item, encode(said), {"kind": "membership"})
         except NotPublished as error:
-            self._env.log("the other proxies cannot be told", error=str(error))
+            self._env.log("membership.not_published", reason=error)
             zone.soon.within(settings.retry)
             return
         for topic in pings:

@@ -31,6 +31,13 @@ from psph.proxy.settings import ProxySettings
 from psph.proxy.writing import Writing
 
 SHORTLY = 20 * MILLISECOND
+COUNTED = (
+    "published", "received", "not_published", "history_exceeded", "gaps", "wrong_topic",
+    "no_topic", "unsigned", "requests_sent", "answers_sent", "malformed_requests",
+    "malformed_answers", "refused", "requests_refused", "requests_left_out", "proxies_left_out",
+    "members_left_out", "handed_over", "malformed_memberships",
+)  # fmt: skip
+"""What the proxy did and refused; each is counted from 0."""
 
 
 class Proxy:
@@ -50,7 +57,7 @@ class Proxy:
         self.node = node
         self.web = web
         self.directory = directory
-        self.counters: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
         self.mapping = Mapping(registry, self.counters, settings.accept_unsigned)
         self.control = Control(env, self._wish_changed)
         self.begun = False

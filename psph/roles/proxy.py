@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from dataclasses import asdict, replace
 from functools import partial
 
 from aiohttp import web
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import Gauge
 
 from bootstrap import Resolver
 from bootstrap.registration import Registrar
+from psph.admin_port import PlainCounters
 from psph.configuration.bootstrap import BootstrapConfiguration
 from psph.configuration.hub import ProxyConfiguration
 from psph.directory import DnsDirectory
@@ -101,7 +101,14 @@ def _settings(
 
 def _show(process: Process, proxy: Proxy, joining: Joining) -> None:
     process.app[PROXY] = proxy
-    process.metrics.register(ProxyCollector(proxy))
+    meaning = "What the proxy did, and what it refused"
+    process.metrics.register(PlainCounters("psph_proxy_events", meaning, lambda: proxy.counters))
+    topics = Gauge(
+        "psph_proxy_topics", "Topics that somebody wants, by side", ["side"],
+        registry=process.metrics,
+    )  # fmt: skip
+    for side in Side:
+        topics.labels(side).set_function(partial(proxy.control.count, side))
     process.health["proxy"] = lambda: "" if proxy.begun else "starting"
     process.app.router.add_get("/proxy/status", partial(_status, proxy, joining))
 
@@ -118,25 +125,3 @@ async def _status(proxy: Proxy, joining: Joining, request: web.Request) -> web.R
 async def _records(registrar: Registrar, request: web.Request) -> web.Response:
     """How it stands with our records in DNS."""
     return web.json_response({zone: asdict(state) for zone, state in registrar.state.items()})
-
-
-class ProxyCollector:
-    """The counters of the proxy, read when Prometheus asks."""
-
-    def __init__(self, proxy: Proxy) -> None:
-        self._proxy = proxy
-
-    def collect(self) -> Iterable[Metric]:
-        proxy = self._proxy
-        events = CounterMetricFamily(
-            "psph_proxy_events", "What the proxy did, and what it refused", labels=["what"]
-        )
-        for what, count in list(proxy.counters.items()):
-            events.add_metric([what], count)
-        yield events
-        wishes = GaugeMetricFamily(
-            "psph_proxy_topics", "Topics that somebody wants, by side", labels=["side"]
-        )
-        for side in Side:
-            wishes.add_metric([side], len(proxy.control.topics(side)))
-        yield wishes

@@ -7,7 +7,7 @@ Times are seconds since 1970, given by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from identifiers import Position, PublisherId, Topic
@@ -268,11 +268,13 @@ class Store(Protocol):
 
     async def exchange(
         self, results: Sequence[DeliveryResult], now: float, room: int, per_host: dict[str, int],
-        default_per_host: int,
+        default_per_host: int, probes: Mapping[str, int] | None = None,
     ) -> Exchanged:  # fmt: skip
         """Note how attempts ended, and claim up to `room` deliveries to attempt next.
 
         `per_host` says how many may be claimed for a host, `default_per_host` for the others.
+        `probes` says at which hosts how many lanes may be tried before their time; that tried
+        longest ago comes first.
         """
 
     async def replay(self, seq: int, subscription: int | None, now: float) -> int | None:

@@ -208,6 +208,8 @@ class Recorded:
     superseded: int
     overflowed: int
     """Waiting deliveries dropped because too many were waiting for their subscription."""
+    resting_hosts: tuple[str, ...] = ()
+    """Callback hosts with a subscription that is owed it and waits for the time of a retry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,8 @@ class Delivery:
     new_entries_only: bool
     signature: str | None
     secret: bytes | None = field(repr=False)
+    rests_until: float | None = None
+    """Of a probe: when the lane would have been due. None for an attempt in its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +260,10 @@ class Outcome(StrEnum):
     RETRY = "retry"
     DROPPED = "dropped"
     GONE = "gone"
+    PROBED = "probed"
+    """A probe failed. It counts for nothing: the lane rests as long as it would have."""
     RELEASED = "released"
-    """Not attempted: claimed too early, or the hub stops. Due at once."""
+    """Not attempted: claimed too early, or the hub stops. Due at once, or when it was before."""
 
 
 @dataclass(frozen=True, slots=True)

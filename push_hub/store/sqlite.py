@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -312,9 +312,12 @@ class SqliteStore:
         room: int,
         per_host: dict[str, int],
         default_per_host: int,
+        probes: Mapping[str, int] | None = None,
     ) -> Exchanged:
         return await self._engine.write(
-            lambda db: deliveries.exchange(db, results, now, room, per_host, default_per_host)
+            lambda db: deliveries.exchange(
+                db, results, now, room, per_host, default_per_host, probes or {}
+            )
         )
 
     async def replay(self, seq: int, subscription: int | None, now: float) -> int | None:
