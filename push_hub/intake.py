@@ -321,8 +321,6 @@ class Intake:
         position: Position | None = None,
         found: Fetched | None = None,
     ) -> Recorded | None:
-        context, settings = self._context, self._context.settings
-        latest_only = origin.superseding and not is_web(identify(topic.canonical))
         new = NewUpdate(
             topic.id,
             origin,
@@ -338,6 +336,15 @@ class Intake:
             last_modified=found.last_modified if found else None,
             fetched_serial=topic.ping_serial if found else None,
         )
+        # Whoever waits for it may go: what is recorded is announced all the same, in its order.
+        # Streams would skip it otherwise, whose readers resume after a later one.
+        return await asyncio.shield(self._commit(topic, new, found))
+
+    async def _commit(
+        self, topic: TopicRecord, new: NewUpdate, found: Fetched | None
+    ) -> Recorded | None:
+        context, settings = self._context, self._context.settings
+        latest_only = new.origin.superseding and not is_web(identify(topic.canonical))
         recorded = await context.store.record(
             new,
             context.clock(),
@@ -353,8 +360,9 @@ class Intake:
         if found is not None:
             context.tracer.fetched(recorded.update)
         event(
-            _log, "update", topic=masked_topic(topic.canonical), origin=origin, trace_id=trace_id,
-            position=str(recorded.update.position), deliveries=recorded.deliveries,
+            _log, "update", topic=masked_topic(topic.canonical), origin=new.origin,
+            trace_id=new.trace_id, position=str(recorded.update.position),
+            deliveries=recorded.deliveries,
         )  # fmt: skip
         self._recorded(recorded)
         return recorded

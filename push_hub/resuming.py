@@ -6,23 +6,31 @@ them is sent from the history. What it has not, and what left the history, is as
 that the numbering is another one than the reader knew: a new epoch of a publisher, or another
 publisher, where nothing is known here of those that the reader has followed.
 
-Nothing is sent twice that the reader said it has, and nothing of one publisher out of order.
+Or it comes with a cursor of this hub's log: it has everything of all its topics up to a number.
+Which Positions these are is in the history, except where later updates of a publisher have left it:
+then there is a `gap` in that topic. A cursor of another log says nothing: each topic has a `reset`.
+What was asked for elsewhere is in no log, so its event has no cursor and may come again.
+
+Nothing is sent twice that the reader said it has, and nothing of one publisher out of order. What
+is sent of different topics is in the order of the log, from one read of all of them at a time: only
+so does the cursor of an event say that everything before it was sent.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
 from operator import attrgetter
 
 from identifiers import Position, PublisherId, Topic
 from push_hub.context import Context
+from push_hub.cursor import Cursor, Log
 from push_hub.event_stream import Event, notice_event
 from push_hub.recalling import Recalling
 from push_hub.recent import Recent, Remembered
-from push_hub.store.records import Update
+from push_hub.store.records import LogPlace, Update
 
 _PAGE = 256
 _PAGE_BYTES = 256 << 10
@@ -49,25 +57,30 @@ class Start:
 
 
 class Resumption:
-    """The memory of one stream. `shared`: one Position was given for several topics, and may mean
-    any of them."""
+    """The memory of one stream. `since` is the id of the last event that its reader had."""
 
     def __init__(
         self,
         context: Context,
         recalling: Recalling,
         recent: Recent,
+        log: Log,
         starts: Sequence[Start],
         *,
         whole: bool,
-        shared: bool,
+        since: str | None,
     ) -> None:
         self._context = context
         self._recalling = recalling
         self._recent = recent
         self._starts = {each.topic_id: each for each in starts}
         self._whole = whole
-        self._shared = shared and len(starts) > 1
+        self._log = log
+        self._since = since
+        self._foreign = False
+        """Whether the reader has versions of publishers that this hub's log does not name."""
+        self._lost: dict[int, str] = {}
+        """By topic: `gap` or `reset`, which the reader is told before the next version."""
         self._read: dict[int, int] = {}
         """By topic: the update up to which the history was read and sent."""
         self._last: dict[tuple[int, PublisherId], Position] = {}
@@ -78,14 +91,12 @@ class Resumption:
 
     async def catch_up(self) -> AsyncIterator[list[Event]]:
         """What was recorded since the reader's Positions, or the current versions."""
-        resume = await self._find_shared() if self._shared else {}
+        resume = await self._resume_log()
         if not resume:
             for start in self._starts.values():
                 said = [event async for event in self._begin(start, resume)]
                 if said:
                     yield said
-        if not resume:
-            return
         at = min(resume.values())
         while page := await self._page(resume, at):
             events: list[Event] = []
@@ -127,6 +138,10 @@ class Resumption:
         page = await self._context.store.history(list(resume), at, _PAGE, _PAGE_BYTES)
         return list(map(Remembered, page))
 
+    def cursor(self, seq: int) -> str:
+        """The id of the event of an update with this number."""
+        return self._log.write(Cursor(seq, self._foreign))
+
     async def base(self, topic_id: int) -> tuple[Position, ...]:
         """After `catch_up`: where the reader is, of each publisher; nothing when this hub has
         nothing of the topic yet, and so cannot tell."""
@@ -147,21 +162,50 @@ class Resumption:
         async for event in self._send(queued):
             yield event
 
-    async def _find_shared(self) -> dict[int, int]:
-        """The earliest update that the one Position can mean, for all topics; empty, if none."""
-        store = self._context.store
-        found = [
-            seq
-            for start in self._starts.values()
-            for position in start.after
-            if (seq := await store.find(start.topic_id, position)) is not None
-        ]
-        return dict.fromkeys(self._starts, min(found)) if found else {}
+    async def _resume_log(self) -> dict[int, int]:
+        """By topic, the update after which it is read from the history: of all the one that the
+        reader had last. Empty when it named none, or one of another log."""
+        if self._since is None:
+            return {}
+        cursor = self._log.read(self._since)
+        places = None
+        if cursor is not None and not (
+            cursor.with_after and not any(each.after for each in self._starts.values())
+        ):
+            places = await self._context.store.log_places(list(self._starts), cursor.seq)
+        if cursor is None or places is None:
+            for topic_id, start in self._starts.items():
+                self._starts[topic_id] = replace(start, after=(), last=max(1, start.last))
+                self._lost[topic_id] = "reset"
+            return {}
+        for topic_id, start in self._starts.items():
+            self._place_at(start, places[topic_id])
+        return dict.fromkeys(self._starts, cursor.seq)
+
+    def _place_at(self, start: Start, place: LogPlace) -> None:
+        """The reader has all that the log had of the topic, and what it began with."""
+        topic_id = start.topic_id
+        at = {each.publisher: each for each in place.positions}
+        self._foreign |= any(
+            each.publisher not in at and each.publisher not in place.pruned for each in start.after
+        )
+        for each in start.after:
+            if each.publisher not in place.pruned and at.get(each.publisher, each) <= each:
+                at[each.publisher] = each
+        for publisher, position in at.items():
+            self._last[topic_id, publisher] = position
+        if place.positions or place.pruned:
+            self._recorded.add(topic_id)
+        elif start.after:
+            self._unsettled[topic_id] = start.after
+        if place.pruned:
+            self._lost[topic_id] = "gap"
 
     async def _begin(self, start: Start, resume: dict[int, int]) -> AsyncIterator[Event]:
-        """Notes in `resume` after which update the topic is read from the history, if it has one;
-        yields what comes before that."""
+        """Notes in `resume` after which update the topic is read from the history; yields what
+        comes before that."""
         store, topic_id = self._context.store, start.topic_id
+        recorded = self._recent.last_seq
         for each in start.after:
             self._last[topic_id, each.publisher] = each
         known = self._recent.place(topic_id, start.after)
@@ -175,11 +219,16 @@ class Resumption:
         else:
             if start.after:
                 self._unsettled[topic_id] = start.after
+                self._foreign = True
+            # Nothing was recorded up to there; what is now comes in its order among the others.
+            resume[topic_id] = recorded
             return
         if not start.after:
             resume[topic_id] = await self._before_last(latest, start.last)
             return
         highest = {each.publisher: each for each in await store.positions(topic_id)}
+        unknown = [each for each in start.after if each.publisher not in highest]
+        self._foreign |= bool(unknown)
         places = []
         for each in start.after:
             place = await self._place(topic_id, each, highest.get(each.publisher))
@@ -189,7 +238,6 @@ class Resumption:
             # Should more come of publishers that are not known here, their gaps show then.
             resume[topic_id] = min(places)
             return
-        unknown = [each for each in start.after if each.publisher not in highest]
         heard = False
         async for event in self._unheard_of(start, unknown):
             heard = True
@@ -237,7 +285,7 @@ class Resumption:
         update, position = made.update, made.update.position
         key = (update.topic_id, position.publisher)
         last = self._last.get(key)
-        if last is None or not position.directly_follows(last):
+        if last is None or not position.directly_follows(last) or update.topic_id in self._lost:
             return None
         self._unsettled.pop(update.topic_id, None)
         self._last[key] = position
@@ -256,6 +304,9 @@ class Resumption:
                 yield event
         if last is not None and position <= last:
             return
+        lost = self._lost.pop(update.topic_id, None)
+        if lost is not None:
+            yield notice_event(lost, start.spelling, None, position)
         if last is not None and last.epoch == position.epoch:
             async for event in self._recalled(start, last, position):
                 yield event

@@ -122,7 +122,7 @@ class HubSubscription:
         self._listener.deliver(self._name, update.position, message)
 
     def _notice(self, notice: Notice) -> None:
-        if notice.kind == "gap":
+        if notice.kind == "gap" and notice.after is not None:  # which it is: no cursor is used
             last = notice.resumes
             before = Position(last.publisher, last.epoch, last.version - 1)
             self._listener.gap(self._name, notice.after.next(), before)

@@ -7,7 +7,7 @@ Times are seconds since 1970, given by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from identifiers import Position, PublisherId, Topic
@@ -20,6 +20,7 @@ from push_hub.store.records import (
     DeliveryResult,
     Exchanged,
     Identity,
+    LogPlace,
     NewUpdate,
     Origin,
     Recorded,
@@ -252,6 +253,12 @@ class Store(Protocol):
 
     async def positions(self, topic_id: int) -> list[Position]:
         """The highest one of each publisher that was ever recorded, in its latest epoch."""
+
+    async def log_places(
+        self, topic_ids: Collection[int], seq: int
+    ) -> Mapping[int, LogPlace] | None:
+        """Each of the topics when update number `seq` was the last one recorded, of whatever topic;
+        None when that number was not given yet."""
 
     async def last_seq(self) -> int:
         """The number of the update last recorded, of whatever topic; 0 before the first."""

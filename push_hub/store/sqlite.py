@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -30,6 +30,7 @@ from push_hub.store.records import (
     DeliveryResult,
     Exchanged,
     Identity,
+    LogPlace,
     NewUpdate,
     Origin,
     Recorded,
@@ -294,6 +295,11 @@ class SqliteStore:
 
     async def positions(self, topic_id: int) -> list[Position]:
         return await self._engine.read(lambda db: kept.positions(db, topic_id))
+
+    async def log_places(
+        self, topic_ids: Collection[int], seq: int
+    ) -> Mapping[int, LogPlace] | None:
+        return await self._engine.read(lambda db: kept.log_places(db, topic_ids, seq))
 
     async def last_seq(self) -> int:
         return await self._engine.read(kept.last_seq)

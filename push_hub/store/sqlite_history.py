@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Collection
 
 from identifiers import Position, PublisherId
-from push_hub.store.records import Origin, Update, Version
+from push_hub.store.records import LogPlace, Origin, Update, Version
 
 _COLUMNS = (
     "seq, topic, (SELECT canonical FROM topics WHERE id = topic) AS canonical, publisher, epoch,"
@@ -143,6 +144,39 @@ def positions(connection: sqlite3.Connection, topic_id: int) -> list[Position]:
     ).fetchall()
     highest = {row[0]: Position(PublisherId(row[0]), row[1], row[2]) for row in rows}
     return list(highest.values())
+
+
+def log_places(
+    connection: sqlite3.Connection, topic_ids: Collection[int], seq: int
+) -> dict[int, LogPlace] | None:
+    """Each topic when `seq` was the number last given; None when it was not given yet."""
+    if seq > last_seq(connection):
+        return None
+    topics = json.dumps(list(topic_ids))
+    pruned: dict[int, set[PublisherId]] = {topic_id: set() for topic_id in topic_ids}
+    for topic, publisher in connection.execute(
+        "SELECT topic, publisher FROM streams"
+        " WHERE topic IN (SELECT value FROM json_each(?)) AND forgotten_seq > ?",
+        (topics, seq),
+    ):
+        pruned[topic].add(PublisherId(publisher))
+    rows = connection.execute(
+        "SELECT topic, publisher, epoch, max(version) FROM (SELECT topic, publisher, epoch, version"
+        " FROM updates WHERE topic IN (SELECT value FROM json_each(?1)) AND seq <= ?2"
+        " UNION ALL SELECT topic, publisher, epoch, forgotten FROM streams"
+        " WHERE topic IN (SELECT value FROM json_each(?1)) AND forgotten_seq <= ?2)"
+        " GROUP BY topic, publisher, epoch ORDER BY topic, publisher, epoch",
+        (topics, seq),
+    )
+    highest: dict[int, dict[PublisherId, Position]] = {topic_id: {} for topic_id in topic_ids}
+    for topic, raw, epoch, version in rows:
+        publisher = PublisherId(raw)
+        if publisher not in pruned[topic]:
+            highest[topic][publisher] = Position(publisher, epoch, version)
+    return {
+        topic_id: LogPlace(tuple(highest[topic_id].values()), frozenset(pruned[topic_id]))
+        for topic_id in topic_ids
+    }
 
 
 def last_seq(connection: sqlite3.Connection) -> int:

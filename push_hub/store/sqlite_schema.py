@@ -124,7 +124,15 @@ _VERSION_3: Final = (
     "CREATE INDEX updates_of_topic ON updates (topic, seq, length(body))",
 )
 
-MIGRATIONS: Final = (_VERSION_1, _VERSION_2, _VERSION_3)
+_VERSION_4: Final = (
+    # Whether a reader who has everything up to a number of the log misses what was forgotten. Of
+    # what was forgotten before, only this is known: it is older than the topic's latest update.
+    "ALTER TABLE streams ADD COLUMN forgotten_seq INTEGER NOT NULL DEFAULT 0",
+    "UPDATE streams SET forgotten_seq ="
+    " coalesce((SELECT max(seq) FROM updates WHERE topic = streams.topic), 1) - 1",
+)
+
+MIGRATIONS: Final = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 VERSION: Final = len(MIGRATIONS)
 
 
