@@ -14,7 +14,7 @@ from typing import Final
 
 from push_hub.store.records import Identity
 
-_TEXT: Final = re.compile(r"([0-9a-f]{32}-[0-9]{1,19})-(0|[1-9][0-9]{0,18})(-after)?")
+_TEXT: Final = re.compile(r"([0-9a-f]{32}-[0-9]{1,19})-([1-9][0-9]{0,18})(-after)?")
 
 
 @dataclass(frozen=True, slots=True)

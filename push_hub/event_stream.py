@@ -48,14 +48,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A `gap` or `reset`: the client knew `after`, and goes on with `resumes`. Without `after` the
-    hub cannot say what it knew: its cursor is too old, or of another log."""
+    """A `gap` or `reset`: the client knew `after`, and goes on with `resumes`. For a client that
+    came with a cursor `after` may be None, because the hub cannot say what it knew, and `resumes`,
+    because the hub has nothing of the topic yet."""
 
     kind: str
     topic: str
     """As the client spelled it."""
     after: Position | None
-    resumes: Position
+    resumes: Position | None
 
 
 def update_event(update: Update, spelling: str, whole: bool = False) -> Event:
@@ -76,10 +77,15 @@ def update_event(update: Update, spelling: str, whole: bool = False) -> Event:
     return Event(data.encode(), update)
 
 
-def notice_event(kind: str, spelling: str, after: Position | None, resumes: Position) -> Event:
+def notice_event(
+    kind: str, spelling: str, after: Position | None, resumes: Position | None
+) -> Event:
     """A notice as it goes over the wire."""
-    known = None if after is None else str(after)
-    data = {"topic": spelling, "after": known, "resumes": str(resumes)}
+    data = {
+        "topic": spelling,
+        "after": None if after is None else str(after),
+        "resumes": None if resumes is None else str(resumes),
+    }
     notice = Notice(kind, spelling, after, resumes)
     return Event(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode(), notice=notice)
 

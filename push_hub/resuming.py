@@ -8,18 +8,19 @@ publisher, where nothing is known here of those that the reader has followed.
 
 Or it comes with a cursor of this hub's log: it has everything of all its topics up to a number.
 Which Positions these are is in the history, except where later updates of a publisher have left it:
-then there is a `gap` in that topic. A cursor of another log says nothing: each topic has a `reset`.
-What was asked for elsewhere is in no log, so its event has no cursor and may come again.
+that is a `gap`. A cursor of another log says nothing: each topic has a `reset`. What was asked for
+elsewhere is in no log, so its event has no cursor and may come again.
 
-Nothing is sent twice that the reader said it has, and nothing of one publisher out of order. What
-is sent of different topics is in the order of the log, from one read of all of them at a time: only
-so does the cursor of an event say that everything before it was sent.
+Nothing is sent twice that the reader said it has, and nothing of one publisher out of order. The
+cursor of an event says that everything before it in the log, of any topic of the stream, was sent
+or is known to be lost. So topics are read together and sent in the order of the log, and what left
+the history is spoken of before anything later is sent, be it of another topic.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
 from operator import attrgetter
@@ -30,7 +31,7 @@ from push_hub.cursor import Cursor, Log
 from push_hub.event_stream import Event, notice_event
 from push_hub.recalling import Recalling
 from push_hub.recent import Recent, Remembered
-from push_hub.store.records import LogPlace, Update
+from push_hub.store.records import Forgotten, LogPlace, Update
 
 _PAGE = 256
 _PAGE_BYTES = 256 << 10
@@ -79,8 +80,8 @@ class Resumption:
         self._since = since
         self._foreign = False
         """Whether the reader has versions of publishers that this hub's log does not name."""
-        self._lost: dict[int, str] = {}
-        """By topic: `gap` or `reset`, which the reader is told before the next version."""
+        self._unknown = False
+        """Whether `since` is of another log."""
         self._read: dict[int, int] = {}
         """By topic: the update up to which the history was read and sent."""
         self._last: dict[tuple[int, PublisherId], Position] = {}
@@ -98,7 +99,14 @@ class Resumption:
                 if said:
                     yield said
         at = min(resume.values())
-        while page := await self._page(resume, at):
+        while True:
+            page, forgotten = await self._page(resume, at)
+            for lost in forgotten:
+                said = [event async for event in self._tell(lost, resume[lost.topic_id])]
+                if said:
+                    yield said
+            if not page:
+                return
             events: list[Event] = []
             size = 0
             for each in page:
@@ -125,8 +133,11 @@ class Resumption:
             if events:
                 yield events
 
-    async def _page(self, resume: dict[int, int], at: int) -> Iterable[Remembered]:
-        """What follows number `at` in any of the topics: from memory, if all of it is there."""
+    async def _page(
+        self, resume: dict[int, int], at: int
+    ) -> tuple[Sequence[Remembered], Sequence[Forgotten]]:
+        """What follows number `at` in any of the topics, and what would have but left the history.
+        From memory, if all of it is there."""
         found = []
         for topic_id, after in resume.items():
             newer = self._recent.after(topic_id, max(at, after))
@@ -134,9 +145,53 @@ class Resumption:
                 break
             found.append(newer)
         else:
-            return found[0] if len(found) == 1 else list(merge(*found, key=_seq))
-        page = await self._context.store.history(list(resume), at, _PAGE, _PAGE_BYTES)
-        return list(map(Remembered, page))
+            return (found[0] if len(found) == 1 else list(merge(*found, key=_seq))), ()
+        page, forgotten = await self._context.store.log_page(list(resume), at, _PAGE, _PAGE_BYTES)
+        return list(map(Remembered, page)), forgotten
+
+    async def _tell(self, lost: Forgotten, resume: int) -> AsyncIterator[Event]:
+        """What left the history, if the reader lacks it: what can be had of it, and a notice of
+        what cannot. Number `resume` of the log is where the reader was in the topic."""
+        start, publisher = self._starts[lost.topic_id], lost.position.publisher
+        key = (lost.topic_id, publisher)
+        last = self._last.get(key)
+        # Without a Position it had what the log had of this publisher, if it is known how far.
+        lacks = 0 < resume < lost.seq if last is None else last < lost.position
+        if not lacks:
+            return
+        store = self._context.store
+        newer = await store.backlog(lost.topic_id, publisher, lost.position, 1)
+        resumes = newer[0].position if newer else None
+        if last is not None:
+            same = resumes is not None and resumes.epoch == last.epoch
+            async for event in self._recalled(start, last, resumes if same else None):
+                yield event
+            last = self._last[key]
+            if last >= lost.position:
+                return
+        if resumes is None:
+            self._last[key] = lost.position
+            resumes = await self._next(lost.topic_id, resume)
+        elif resumes.version > 1:
+            self._last[key] = Position(publisher, resumes.epoch, resumes.version - 1)
+        else:
+            self._last.pop(key, None)
+        if last is None and self._since is None and start.after:
+            last = start.after[-1]
+        if last is not None and resumes is not None and resumes.directly_follows(last):
+            return
+        goes_on = (
+            last is None
+            or resumes is None
+            or (last.publisher, last.epoch) == (resumes.publisher, resumes.epoch)
+        )
+        yield notice_event("gap" if goes_on else "reset", start.spelling, last, resumes)
+
+    async def _next(self, topic_id: int, seq: int) -> Position | None:
+        """What the history of a topic has next after a number, or last."""
+        newer = await self._context.store.history([topic_id], seq, 1)
+        latest = newer[0] if newer else await self._context.store.latest(topic_id)
+        return None if latest is None else latest.position
 
     def cursor(self, seq: int) -> str:
         """The id of the event of an update with this number."""
@@ -176,7 +231,7 @@ class Resumption:
         if cursor is None or places is None:
             for topic_id, start in self._starts.items():
                 self._starts[topic_id] = replace(start, after=(), last=max(1, start.last))
-                self._lost[topic_id] = "reset"
+            self._unknown = True
             return {}
         for topic_id, start in self._starts.items():
             self._place_at(start, places[topic_id])
@@ -198,8 +253,6 @@ class Resumption:
             self._recorded.add(topic_id)
         elif start.after:
             self._unsettled[topic_id] = start.after
-        if place.pruned:
-            self._lost[topic_id] = "gap"
 
     async def _begin(self, start: Start, resume: dict[int, int]) -> AsyncIterator[Event]:
         """Notes in `resume` after which update the topic is read from the history; yields what
@@ -222,9 +275,14 @@ class Resumption:
                 self._foreign = True
             # Nothing was recorded up to there; what is now comes in its order among the others.
             resume[topic_id] = recorded
+            if self._unknown:
+                yield notice_event("reset", start.spelling, None, None)
             return
         if not start.after:
-            resume[topic_id] = await self._before_last(latest, start.last)
+            before = resume[topic_id] = await self._before_last(latest, start.last)
+            if self._unknown:
+                first = await self._next(topic_id, before)
+                yield notice_event("reset", start.spelling, None, first)
             return
         highest = {each.publisher: each for each in await store.positions(topic_id)}
         unknown = [each for each in start.after if each.publisher not in highest]
@@ -246,13 +304,13 @@ class Resumption:
             resume[topic_id] = 0
             return
         before = await self._before_last(latest, max(1, start.last))
-        first = [*await store.history([topic_id], before, 1), latest][0]
+        first = await self._next(topic_id, before)
         resume[topic_id] = before
         for each in start.after:
             if each.publisher in highest:
                 # It numbers in a higher epoch: said now, and not again.
                 del self._last[topic_id, each.publisher]
-        yield notice_event("reset", start.spelling, start.after[-1], first.position)
+        yield notice_event("reset", start.spelling, start.after[-1], first)
 
     async def _before_last(self, latest: Update, count: int) -> int:
         """The number before those of a topic's last so many updates."""
@@ -285,7 +343,7 @@ class Resumption:
         update, position = made.update, made.update.position
         key = (update.topic_id, position.publisher)
         last = self._last.get(key)
-        if last is None or not position.directly_follows(last) or update.topic_id in self._lost:
+        if last is None or not position.directly_follows(last):
             return None
         self._unsettled.pop(update.topic_id, None)
         self._last[key] = position
@@ -304,9 +362,6 @@ class Resumption:
                 yield event
         if last is not None and position <= last:
             return
-        lost = self._lost.pop(update.topic_id, None)
-        if lost is not None:
-            yield notice_event(lost, start.spelling, None, position)
         if last is not None and last.epoch == position.epoch:
             async for event in self._recalled(start, last, position):
                 yield event

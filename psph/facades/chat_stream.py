@@ -221,6 +221,7 @@ class Reading:
             return b""  # of presence only the latest counts
         direction, resumes = self._read[number], notice.resumes
         assert notice.after is not None  # no cursor is used
+        assert resumes is not None
         if resumes.publisher != notice.after.publisher and resumes.version == 1:
             return b""  # another PSPH of the sender goes on, and all that it has taken comes
         return _event(

@@ -122,10 +122,12 @@ class HubSubscription:
         self._listener.deliver(self._name, update.position, message)
 
     def _notice(self, notice: Notice) -> None:
-        if notice.kind == "gap" and notice.after is not None:  # which it is: no cursor is used
-            last = notice.resumes
+        if notice.kind == "gap":
+            after, last = notice.after, notice.resumes
+            assert after is not None  # no cursor is used
+            assert last is not None
             before = Position(last.publisher, last.epoch, last.version - 1)
-            self._listener.gap(self._name, notice.after.next(), before)
+            self._listener.gap(self._name, after.next(), before)
 
 
 def kind_of(content_type: str) -> str:

@@ -19,6 +19,7 @@ from push_hub.store.records import (
     Caps,
     DeliveryResult,
     Exchanged,
+    Forgotten,
     Identity,
     LogPlace,
     NewUpdate,
@@ -235,6 +236,12 @@ class Store(Protocol):
     ) -> list[Update]:
         """Updates recorded after number `after`, oldest first; the next, and no more of those that
         follow than have so many bytes together."""
+
+    async def log_page(
+        self, topic_ids: Collection[int], after: int, limit: int, most_bytes: int
+    ) -> tuple[list[Update], list[Forgotten]]:
+        """The same, and what is missing between number `after` and these because it left the
+        history: of each publisher, in its latest epoch."""
 
     async def versions(self, topic_id: int, limit: int) -> list[Version]:
         """The updates in the history, newest first."""

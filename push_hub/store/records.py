@@ -178,6 +178,16 @@ class LogPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What has left the history of a topic, of one publisher: all up to a Position."""
+
+    topic_id: int
+    position: Position
+    seq: int
+    """The number of the last one that left."""
+
+
+@dataclass(frozen=True, slots=True)
 class Version:
     """An update in the history, without what it said."""
 

@@ -29,6 +29,7 @@ from push_hub.store.records import (
     Caps,
     DeliveryResult,
     Exchanged,
+    Forgotten,
     Identity,
     LogPlace,
     NewUpdate,
@@ -275,6 +276,13 @@ class SqliteStore:
     ) -> list[Update]:
         return await self._engine.read(
             lambda db: kept.history(db, topic_ids, after, limit, most_bytes)
+        )
+
+    async def log_page(
+        self, topic_ids: Collection[int], after: int, limit: int, most_bytes: int
+    ) -> tuple[list[Update], list[Forgotten]]:
+        return await self._engine.read(
+            lambda db: kept.log_page(db, topic_ids, after, limit, most_bytes)
         )
 
     async def versions(self, topic_id: int, limit: int) -> list[Version]:

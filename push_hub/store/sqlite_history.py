@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Collection
 
 from identifiers import Position, PublisherId
-from push_hub.store.records import LogPlace, Origin, Update, Version
+from push_hub.store.records import Forgotten, LogPlace, Origin, Update, Version
 
 _COLUMNS = (
     "seq, topic, (SELECT canonical FROM topics WHERE id = topic) AS canonical, publisher, epoch,"
@@ -70,6 +70,34 @@ def history(
             break
         found.append(update)
     return found
+
+
+def log_page(
+    connection: sqlite3.Connection,
+    topic_ids: Collection[int],
+    after: int,
+    limit: int,
+    most_bytes: int,
+) -> tuple[list[Update], list[Forgotten]]:
+    """The same, and what left the history that was recorded later than `after`. One moment of the
+    database has both: nothing can leave unseen between the two."""
+    connection.execute("BEGIN")
+    try:
+        rows = connection.execute(
+            "SELECT topic, publisher, epoch, forgotten, forgotten_seq FROM streams"
+            " WHERE topic IN (SELECT value FROM json_each(?)) AND forgotten_seq > ?"
+            " ORDER BY topic, publisher, epoch",
+            (json.dumps(list(topic_ids)), after),
+        )
+        latest = {
+            (topic, publisher): Forgotten(
+                topic, Position(PublisherId(publisher), epoch, version), seq
+            )
+            for topic, publisher, epoch, version, seq in rows
+        }
+        return history(connection, topic_ids, after, limit, most_bytes), list(latest.values())
+    finally:
+        connection.execute("COMMIT")
 
 
 def versions(connection: sqlite3.Connection, topic_id: int, limit: int) -> list[Version]:
