@@ -298,6 +298,22 @@ def test_a_new_epoch_is_a_reset_said_once(tmp_path):
     run(main())
 
 
+def test_versions_of_a_publisher_of_which_nothing_is_kept_are_not_lost_silently(tmp_path):
+    async def main():
+        carrier = NotedCarrier()
+        async with world(tmp_path, carrier=carrier, history=3) as w:
+            await accept(w, *(at(n) for n in range(1, 6)), *(at(n, Y) for n in range(1, 5)))
+            async with browser(w, after=texts(at(2))) as b:
+                assert await events(b, 2) == [gap(at(2), at(2, Y), "reset"), str(at(2, Y))]
+            carrier.elsewhere = [recalled(n) for n in range(1, 6)]
+            async with browser(w, after=texts(at(3))) as b:
+                assert await events(b, 3) == texts(at(4), at(5), at(2, Y))
+            async with browser(w, after=texts(at(5))) as b:
+                assert await events(b, 1) == texts(at(2, Y))
+
+    run(main())
+
+
 def test_feeds_come_whole_to_those_who_ask(tmp_path):
     async def main():
         carrier = NotedCarrier()

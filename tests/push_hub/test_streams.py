@@ -200,6 +200,27 @@ def test_a_heartbeat_keeps_the_connection(tmp_path):
     run(main())
 
 
+@pytest.mark.parametrize("query", ["", "&base=event", "&heartbeat=event&base=event"])
+def test_every_block_is_an_event(tmp_path, query):
+    """Readers such as httpx-sse take each empty line for the end of an event, data or not."""
+
+    async def main():
+        async with world(tmp_path, heartbeat=0.05) as w:
+            position, said = await publish(w), b""
+            async with w.client.get(f"{w.hub_url}/stream?topic={TOPIC}{query}") as answer:
+                while said.count(b"still here") + said.count(b"alive") < 3 or (
+                    position.encode() not in said
+                ):
+                    said += await asyncio.wait_for(answer.content.readany(), PATIENCE)
+            assert said.startswith(b"retry: 3000\n")
+            *blocks, _ = said.split(b"\n\n")
+            assert blocks
+            for block in blocks:
+                assert b"\ndata: " in b"\n" + block, block
+
+    run(main())
+
+
 def test_a_slow_browser_is_dropped_and_not_the_hub(tmp_path):
     async def main():
         async with (
