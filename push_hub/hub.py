@@ -146,6 +146,7 @@ class Hub:
         self._watching = Watching(self.context, topics, asking, self._guiding)
         self._watching.moved = self.upstream.wake
         self.readers = Readers(self.context, self._intake, self.interest, self._looks)
+        await self.streams.start()
         await self._distributor.start()
         await self._verifier.start()
         self._intake.start()

@@ -367,8 +367,6 @@ class Intake:
         found: Fetched | None = None,
         recheck_at: float | None = None,
     ) -> Recorded | None:
-        context, settings = self._context, self._context.settings
-        latest_only = origin.superseding and not is_web(identify(topic.canonical))
         new = NewUpdate(
             topic.id,
             origin,
@@ -385,6 +383,15 @@ class Intake:
             fetched_serial=topic.ping_serial if found else None,
             recheck_at=recheck_at,
         )
+        # Whoever waits for it may go: what is recorded is announced all the same, in its order.
+        # Streams would skip it otherwise, whose readers resume after a later one.
+        return await asyncio.shield(self._commit(topic, new, found))
+
+    async def _commit(
+        self, topic: TopicRecord, new: NewUpdate, found: Fetched | None
+    ) -> Recorded | None:
+        context, settings = self._context, self._context.settings
+        latest_only = new.origin.superseding and not is_web(identify(topic.canonical))
         recorded = await context.store.record(
             new,
             context.clock(),
@@ -401,9 +408,9 @@ class Intake:
             context.tracer.fetched(recorded.update)
         _log.info(
             LogEvent(
-                "update.recorded", topic=masked_topic(topic.canonical), origin=origin,
+                "update.recorded", topic=masked_topic(topic.canonical), origin=new.origin,
                 position=recorded.update.position, deliveries=recorded.deliveries,
-                trace_id=trace_id,
+                trace_id=new.trace_id,
             )
         )  # fmt: skip
         self._recorded(recorded)

@@ -174,6 +174,27 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class LogPlace:
+    """A topic as it was when the log had come to a certain number."""
+
+    positions: tuple[Position, ...]
+    """The highest of each publisher that was recorded by then, in its latest epoch."""
+    pruned: frozenset[PublisherId]
+    """Publishers of whom later updates have left the history since; of these there is no Position
+    above, because it is not known any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What has left the history of a topic, of one publisher: all up to a Position."""
+
+    topic_id: int
+    position: Position
+    seq: int
+    """The number of the last one that left."""
+
+
+@dataclass(frozen=True, slots=True)
 class Version:
     """An update in the history, without what it said."""
 

@@ -29,7 +29,9 @@ from push_hub.store.records import (
     Caps,
     DeliveryResult,
     Exchanged,
+    Forgotten,
     Identity,
+    LogPlace,
     NewUpdate,
     Origin,
     Progress,
@@ -277,6 +279,13 @@ class SqliteStore:
             lambda db: kept.history(db, topic_ids, after, limit, most_bytes)
         )
 
+    async def log_page(
+        self, topic_ids: Collection[int], after: int, limit: int, most_bytes: int
+    ) -> tuple[list[Update], list[Forgotten]]:
+        return await self._engine.read(
+            lambda db: kept.log_page(db, topic_ids, after, limit, most_bytes)
+        )
+
     async def versions(self, topic_id: int, limit: int) -> list[Version]:
         return await self._engine.read(lambda db: kept.versions(db, topic_id, limit))
 
@@ -298,6 +307,11 @@ class SqliteStore:
 
     async def positions(self, topic_id: int) -> list[Position]:
         return await self._engine.read(lambda db: kept.positions(db, topic_id))
+
+    async def log_places(
+        self, topic_ids: Collection[int], seq: int
+    ) -> Mapping[int, LogPlace] | None:
+        return await self._engine.read(lambda db: kept.log_places(db, topic_ids, seq))
 
     async def last_seq(self) -> int:
         return await self._engine.read(kept.last_seq)

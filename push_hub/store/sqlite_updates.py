@@ -273,9 +273,11 @@ def _forget(
     ).rowcount
     if gone:
         connection.execute(
-            "INSERT INTO streams VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
-            " SET forgotten = max(forgotten, excluded.forgotten)",
-            (topic_id, publisher, epoch, version),
+            "INSERT INTO streams (topic, publisher, epoch, forgotten, forgotten_seq)"
+            " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+            " SET forgotten = max(forgotten, excluded.forgotten),"
+            " forgotten_seq = max(forgotten_seq, excluded.forgotten_seq)",
+            (topic_id, publisher, epoch, version, seq),
         )
 
 
