@@ -65,13 +65,17 @@ _TOPICS_MAX: Final = 100
 _POSITION_BYTES: Final = 48
 _LOOKUPS_MAX: Final = 16
 _MERGE_AFTER_S: Final = 1.0
-"""Streams are merged when nothing has joined for so long: each merging is a connection."""
+"""Streams are merged so long after one of them stands: each merging is a connection."""
 _MERGE_AGAIN_S: Final = 60.0
 _TICK_S: Final = 0.5
 _ADMITTED_S: Final = 60.0
 """For so long a topic is followed for a subscriber that was admitted and has not confirmed."""
 _LINGER_S: Final = 30.0
 """For so long it is followed after the last subscriber has left: one may come back."""
+_FETCHED_HERE_S: Final = 10.0
+"""For so long at least, if no PSPH takes a ping of it."""
+_PING_WAIT_S: Final = 5.0
+"""For a topic that is about to be followed."""
 _STORE_PAUSE_S: Final = 1.0
 _WHOSE: Final = "the hub of our domain"
 
@@ -105,6 +109,8 @@ class _Topic:
     """The one that brings it, or is to."""
     publishers: int = 1
     """Positions that a request for it has."""
+    requests: int = 0
+    """How often it was asked for."""
     decided: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -136,6 +142,10 @@ class _Stream:
     """Whether another one is about to take its place."""
     task: asyncio.Task[None] | None = None
 
+    def end(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
 
 class StreamCarrier:
     """Implements `push_hub.carrier.Carrier`."""
@@ -157,8 +167,9 @@ class StreamCarrier:
         """By topic: when to see whether anybody still wants it."""
         self._pings: dict[str, bool] = {}
         """Topics whose pings are passed on; whether there was another one since."""
-        self._unreached: set[str] = set()
-        """Topics that were pinged while no PSPH could be: fetched here, until one is back."""
+        self._unreached: dict[str, float] = {}
+        """Topics that were pinged while no PSPH took a ping, and until when at least each is
+        fetched here; longer, while its stream does not stand."""
         self._merge_at: float | None = None
         self._told = False
         self._tasks = Tasks()
@@ -238,6 +249,7 @@ class StreamCarrier:
             plain = self._hub.context.naming.plain(topic)
             found = self._topics[topic.canonical] = _Topic(plain, new)
             self._look(found)
+        found.requests += 1
         return found
 
     def _doubt(self, topic: Topic, seconds: float) -> None:
@@ -253,14 +265,17 @@ class StreamCarrier:
             found = self._topics.get(canonical)
             if found is None:
                 continue
-            store = self._hub.store
+            requests, store = found.requests, self._hub.store
             record = await store.topic(found.topic)
-            if record is None or not (
+            wanted = record is not None and (
                 record.id in watched
-                or await store.subscribers(record.id, self._hub.context.clock())
-            ):
+                or bool(await store.subscribers(record.id, self._hub.context.clock()))
+            )
+            # Unless it was asked for again meanwhile.
+            if not wanted and self._is_current(found) and found.requests == requests:
                 del self._topics[canonical]
-                self._unreached.discard(canonical)
+                self._unreached.pop(canonical, None)
+                self._merge_soon()
 
     def _is_current(self, topic: _Topic) -> bool:
         return self._topics.get(topic.canonical) is topic
@@ -307,6 +322,9 @@ class StreamCarrier:
     async def _check(self) -> None:
         """Ask the guide about all topics: zones get a fabric, and lose it."""
         for each in list(self._topics.values()):
+            await asyncio.sleep(0)  # answers may all be known
+            if not self._is_current(each):
+                continue
             if each.state in (State.LOOKING, State.REFUSED):
                 self._look(each)
                 continue
@@ -318,6 +336,7 @@ class StreamCarrier:
                 plain = self._topics[each.canonical] = _Topic(each.topic, new=True)
                 self._move(plain, State.PLAIN)
                 each.decided.set()
+                self._merge_soon()
             elif hubs and each.state is State.PLAIN:
                 self._look(each)
 
@@ -362,7 +381,8 @@ class StreamCarrier:
         first = next(iter(stream.topics.values()))
 
         async def hubs() -> list[str]:
-            found = await self._guiding.hubs_for(first.topic) or []
+            current = next(filter(self._is_current, stream.topics.values()), first)
+            found = await self._guiding.hubs_for(current.topic) or []
             # Streams that it replaces are there already.
             there = stream.replaces[0].hub if stream.replaces else None
             return sorted(found, key=lambda hub: hub != there)
@@ -412,9 +432,7 @@ class StreamCarrier:
     def _on_connected(self, stream: _Stream, hub: str) -> None:
         stream.hub = hub
         self._guiding.worked(hub)
-        for each in self._unreached.intersection(stream.topics):
-            self._unreached.discard(each)
-            self._hub.carrier_changed(stream.topics[each].topic)
+        self._merge_soon()
 
     def _on_disconnected(self, stream: _Stream, hub: str) -> None:
         if stream.hub is not None:
@@ -460,10 +478,9 @@ class StreamCarrier:
         if stream.baseless:
             return
         for old in stream.replaces:
-            if old.task is not None:
-                old.task.cancel()
+            old.end()
         self._end_joining(stream)
-        self._merge_at = asyncio.get_running_loop().time() + _MERGE_AFTER_S
+        self._merge_soon()
 
     async def _record(self, topic: _Topic, update: StreamUpdate) -> None:
         store, position = self._hub.store, update.position
@@ -494,11 +511,17 @@ class StreamCarrier:
                 _log.exception("the version %s cannot be recorded", position)
                 return
 
+    def _merge_soon(self) -> None:
+        if self._merge_at is None:
+            self._merge_at = asyncio.get_running_loop().time() + _MERGE_AFTER_S
+
     def _merge(self) -> None:
         """Make one stream of several that stand at the same hub, as far as they fit."""
         by_hub: dict[str, list[_Stream]] = {}
         for each in self._streams:
-            if each.hub is not None and not each.baseless and not each.replaced:
+            if not any(map(self._is_current, each.topics.values())):
+                each.end()
+            elif each.hub is not None and not each.baseless and not each.replaced:
                 by_hub.setdefault(each.hub, []).append(each)
         for streams in by_hub.values():
             taken: list[_Stream] = []
@@ -506,9 +529,6 @@ class StreamCarrier:
             size = 0
             for stream in sorted(streams, key=lambda each: len(each.topics)):
                 live = [each for each in stream.topics.values() if self._is_current(each)]
-                if not live and stream.task is not None:
-                    stream.task.cancel()
-                    continue
                 size += sum(each.size for each in live)
                 if size > _QUERY_BYTES_MAX or len(topics) + len(live) > self._topics_max:
                     break
@@ -526,6 +546,7 @@ class StreamCarrier:
             await asyncio.sleep(tick)
             try:
                 await self._release()
+                self._give_back(time())
                 if self._merge_at is not None and time() >= self._merge_at:
                     self._merge_at = None
                     self._merge()
@@ -537,33 +558,49 @@ class StreamCarrier:
 
     # Pings
 
+    def _give_back(self, now: float) -> None:
+        """Topics that were fetched here while no PSPH took a ping come by stream again."""
+        for canonical in [each for each, due in self._unreached.items() if due <= now]:
+            found = self._topics[canonical]
+            if found.stream is not None and found.stream.hub is not None:
+                del self._unreached[canonical]
+                self._hub.carrier_changed(found.topic)
+
     async def _pass_on(self, topic: Topic) -> None:
         """A ping belongs to the PSPH, which numbers what it fetches. Where none can be reached the
         topic is fetched here: local readers do not depend on a PSPH."""
+        canonical = topic.canonical
         try:
-            while self._pings[topic.canonical]:
-                self._pings[topic.canonical] = False
-                if await self._ping(topic):
-                    continue
-                self._unreached.add(topic.canonical)
-                await self._hub.ping((topic,))
+            while self._pings[canonical]:
+                self._pings[canonical] = False
+                found = self._topics.get(canonical)
+                if found is not None and not await self._ping(found) and self._is_current(found):
+                    now = asyncio.get_running_loop().time()
+                    self._unreached[canonical] = now + _FETCHED_HERE_S
+                if self.brings(topic) is None:
+                    await self._hub.ping((topic,))
         except HubError as error:
-            _log.error("a ping of %s is lost: %s", masked_topic(topic.canonical), error)
+            _log.error("a ping of %s is lost: %s", masked_topic(canonical), error)
         finally:
-            del self._pings[topic.canonical]
+            del self._pings[canonical]
 
-    async def _ping(self, topic: Topic) -> bool:
-        """Whether a hub that has the topic took the ping."""
+    async def _ping(self, topic: _Topic) -> bool:
+        """Whether the hub that the topic comes from took the ping."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PING_WAIT_S):
+                await topic.decided.wait()
+        hub = None if topic.stream is None else topic.stream.hub
+        if hub is None or topic.state is State.PLAIN:
+            return False
         form = {"hub.mode": "publish", "hub.url": topic.canonical}
-        for hub in await self._guiding.hubs_for(topic) or ():
-            try:
-                async with self._session.post(
-                    exact_url(hub), data=form, allow_redirects=False
-                ) as answer:
-                    if 200 <= answer.status < 300:
-                        return True
-                    words = f"it answered {answer.status}"
-            except (aiohttp.ClientError, OSError, ValueError) as error:
-                words = reason_of(error)
-            _log.warning("the hub %s does not take a ping: %s", hub, words)
+        try:
+            async with self._session.post(
+                exact_url(hub), data=form, allow_redirects=False
+            ) as answer:
+                if 200 <= answer.status < 300:
+                    return True
+                words = f"it answered {answer.status}"
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            words = reason_of(error)
+        _log.warning("the hub %s does not take a ping: %s", hub, words)
         return False

@@ -265,7 +265,8 @@ def test_a_restart_of_either_loses_nothing(tmp_path):
                     ] and (await w.hub.store.versions(2, 1))[0].position == at(3)
 
                 await until_async(all_recorded, "what was missed")
-                # They are owed to the callbacks of before.
+                # Nothing else was sent, and they are owed to the callbacks of before.
+                assert there.counters["browser_events"] == 3
                 found = await w.hub.store.subscription(TOPIC, f"{reader}/cb")
                 assert found.waiting == 2
 
@@ -294,6 +295,9 @@ def test_what_nobody_wants_any_more_is_not_followed(tmp_path, monkeypatch):
             await w.subscribe(TOPIC)
             await accept(there, at(3))
             await receives(w, at(3))
+            for topic, path in ((TOPIC, "/cb"), (other, "/other")):
+                await w.post(mode="unsubscribe", topic=topic, callback=w.reader.url + path)
+            await until(lambda: not w.carrier._streams and not there.streams, "the last stream")
 
     run(main())
 
@@ -348,7 +352,9 @@ def test_a_guide_that_fails_or_names_this_hub_changes_nothing(tmp_path):
     run(main())
 
 
-def test_pings_are_passed_on_and_fetched_here_while_nobody_takes_them(tmp_path):
+def test_pings_are_passed_on_and_fetched_here_while_nobody_takes_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(stream_carrier, "_FETCHED_HERE_S", 0.1)
+
     async def main():
         port = free_port()
         guide = Guide(f"http://127.0.0.1:{port}/hub", prefix="http://127.")
@@ -362,6 +368,7 @@ def test_pings_are_passed_on_and_fetched_here_while_nobody_takes_them(tmp_path):
                 position = Position.parse(w.reader.received[0].headers["X-Hub-Position"])
                 assert position.publisher == there.store.identity.publisher
                 assert w.hub.counters["fetches"] == 0
+            await until(lambda: "by stream" not in words(w, topic), "the end of the stream")
             w.site.put("/t", b"3")
             await w.ping(topic)
             await until(lambda: len(w.reader.received) == 2, "the delivery")
