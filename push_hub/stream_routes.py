@@ -62,7 +62,7 @@ async def get_stream(request: web.Request) -> web.StreamResponse:
             list(topics.values()),
             places,
             name,
-            last=hub.settings.history if based else 1,
+            last=_last(request, hub.settings.history, based),
             whole=_whole(request.query.get("content", "")),
             since=since,
         )
@@ -157,6 +157,16 @@ def positions_of(text: str) -> tuple[Position, ...]:
         before = found.get(position.publisher)
         found[position.publisher] = position if before is None else max(before, position)
     return tuple(found.values())
+
+
+def _last(request: web.Request, history: int, based: bool) -> int:
+    """With how many of its last versions a topic without a Position begins."""
+    text = request.query.get("last")
+    if text is None:
+        return history if based else 1
+    if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text)):
+        raise BadRequest("last: write how many versions to begin with, 1 or more")
+    return min(int(text), history)
 
 
 def _whole(text: str) -> bool:

@@ -79,9 +79,9 @@ _NETWORKS = "Private network that {} may be in, in CIDR form; may be repeated."
     "--guide-check",
     metavar="SECONDS",
     type=click.FloatRange(min=0.1),
-    default=10.0,
+    default=60.0,
     show_default=True,
-    help="How often PSPHs of --domain are looked after: two failures, and another is used.",
+    help="How often DNS is asked again which zones have a fabric, for --domain.",
 )
 @log_options
 def hub(

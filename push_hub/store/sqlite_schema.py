@@ -117,8 +117,6 @@ _VERSION_2: Final = (
 )
 
 _VERSION_3: Final = (
-    # Whether `hub` is not the topic's own but the one that the hub's guide named.
-    "ALTER TABLE following ADD COLUMN guided INTEGER NOT NULL DEFAULT 0",
     # How much of a topic is kept is asked with every update: the bodies must not be read for it.
     "DROP INDEX updates_of_topic",
     "CREATE INDEX updates_of_topic ON updates (topic, seq, length(body))",

@@ -51,9 +51,9 @@ class Browser:
 
 
 @asynccontextmanager
-async def browser(w, *topics, last_event_id=None, after=(), base=""):
+async def browser(w, *topics, last_event_id=None, after=(), **more):
     params = [("topic", each) for each in topics or (TOPIC,)]
-    params += [("after", each) for each in after] + [("base", base)] * bool(base)
+    params += [*(("after", each) for each in after), *more.items()]
     headers = {"Last-Event-ID": last_event_id} if last_event_id else {}
     async with w.client.get(f"{w.hub_url}/stream", params=params, headers=headers) as response:
         assert response.status == 200, await response.text()
@@ -170,6 +170,14 @@ def test_who_counts_versions_is_told_where_a_stream_has_caught_up(tmp_path):
                 found = [(await b.event()).position for _ in range(4)]
                 assert found == [first, second, third, fourth]
                 assert (await b.event()).data["base"] == [fourth]
+            async with browser(w, after=[""], base="event", last="2") as b:
+                assert [(await b.event()).id for _ in range(2)] == [third, fourth]
+                assert (await b.event()).data["base"] == [fourth]
+            for wrong in ("0", "-1", "x", "1" * 9, "\u0664"):
+                async with w.client.get(
+                    f"{w.hub_url}/stream", params={"topic": TOPIC, "last": wrong}
+                ) as answer:
+                    assert (answer.status, (await answer.text())[:5]) == (400, "last:")
 
     run(main())
 

@@ -1,4 +1,4 @@
-"""Many tabs of one browser: all are live, by one stream, which a tab hands over when it is closed."""
+"""Many tabs of one browser: all are live, by one stream, which a tab that is closed hands over."""
 
 from __future__ import annotations
 
