@@ -82,6 +82,7 @@ class World:
         # A PSPH takes its records back, for which it needs the name server.
         await self._stop(self.parts.keys() - {layout.NAME_SERVER}, 1.3)
         await self._stop([layout.NAME_SERVER], 0.4)
+        self._reservation.close()
 
     async def _stop(self, names: Iterable[str], patience: float) -> None:
         stopping = [self.parts[name].stop(patience) for name in names]
@@ -166,7 +167,8 @@ class World:
         try:
             for each in (directory, directory / "data", directory / "logs"):
                 each.mkdir(parents=True, exist_ok=True)
-            self.ports = ports.keep(directory, layout.port_names())
+            self._reservation = ports.reserve(directory, layout.port_names())
+            self.ports = self._reservation.ports
             kept = _keep_secrets(directory)
             self._page_token = kept.page
             nodes = layout.configurations(self.ports, kept, settings.ways)

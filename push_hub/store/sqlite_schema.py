@@ -124,7 +124,12 @@ _VERSION_3: Final = (
     "CREATE INDEX updates_of_topic ON updates (topic, seq, length(body))",
 )
 
-MIGRATIONS: Final = (_VERSION_1, _VERSION_2, _VERSION_3)
+_VERSION_4: Final = (
+    # Fetches made since the last ping because an answer without news may come from a cache.
+    "ALTER TABLE topics ADD COLUMN rechecks INTEGER NOT NULL DEFAULT 0",
+)
+
+MIGRATIONS: Final = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 VERSION: Final = len(MIGRATIONS)
 
 
