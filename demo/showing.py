@@ -107,9 +107,7 @@ class Showing:
         if wishes.network and (not before.network or wishes.topic != before.topic):
             self._wanted.set()  # nobody likes to look at an empty map
 
-    async def _guarded(
-        self, follow: Callable[[Tab], Coroutine[Any, Any, None]], tab: Tab
-    ) -> None:
+    async def _guarded(self, follow: Callable[[Tab], Coroutine[Any, Any, None]], tab: Tab) -> None:
         try:
             await follow(tab)
         except Exception:  # a bug in here must not go unseen, and costs one page one feed
