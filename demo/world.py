@@ -167,9 +167,9 @@ class World:
         try:
             for each in (directory, directory / "data", directory / "logs"):
                 each.mkdir(parents=True, exist_ok=True)
+            kept = _keep_secrets(directory)
             self._reservation = ports.reserve(directory, layout.port_names())
             self.ports = self._reservation.ports
-            kept = _keep_secrets(directory)
             self._page_token = kept.page
             nodes = layout.configurations(self.ports, kept, settings.ways)
             sites = layout.site_configurations(
