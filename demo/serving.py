@@ -216,9 +216,7 @@ def _error(status: int, text: str) -> web.Response:
 
 def _page_name(text: str) -> str:
     if not _PAGE.fullmatch(text):
-        raise ValueError(
-            "a page or tab is called by 1 to 64 letters, digits, - and _ of its choice"
-        )
+        raise ValueError("a page or tab is called by 1 to 64 letters, digits, - and _ of its choice")
     return text
 
 
