@@ -125,6 +125,11 @@ _VERSION_3: Final = (
 )
 
 _VERSION_4: Final = (
+    # Fetches made since the last ping because an answer without news may come from a cache.
+    "ALTER TABLE topics ADD COLUMN rechecks INTEGER NOT NULL DEFAULT 0",
+)
+
+_VERSION_5: Final = (
     # Whether a reader who has everything up to a number of the log misses what was forgotten. Of
     # what was forgotten before, only this is known: it is older than the topic's latest update.
     "ALTER TABLE streams ADD COLUMN forgotten_seq INTEGER NOT NULL DEFAULT 0",
@@ -132,7 +137,7 @@ _VERSION_4: Final = (
     " coalesce((SELECT max(seq) FROM updates WHERE topic = streams.topic), 1) - 1",
 )
 
-MIGRATIONS: Final = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
+MIGRATIONS: Final = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
 VERSION: Final = len(MIGRATIONS)
 
 
