@@ -74,6 +74,11 @@ _NETWORKS = "Private network that {} may be in, in CIDR form; may be repeated."
     show_default=True,
     help="How often PSPHs of --domain are looked after: two failures, and another is used.",
 )
+@click.option(
+    "--power-safe",
+    is_flag=True,
+    help="Sync every change to the disk before it is acknowledged, so that it survives a power cut.",
+)
 def hub(
     listen: str,
     data: Path,
@@ -87,6 +92,7 @@ def hub(
     domain: str | None,
     dns: str | None,
     guide_check: float,
+    power_safe: bool,
 ) -> None:
     """Run a WebSub hub until Ctrl-C or SIGTERM.
 
@@ -130,7 +136,7 @@ def hub(
         ) from None
     be_quick()
     log_to(sys.stderr)
-    loop.run(_serve(settings, data, host, port, way))
+    loop.run(_serve(settings, data, power_safe, host, port, way))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +182,11 @@ async def _guided(way: _Way | None) -> AsyncIterator[dict[str, Any]]:
         yield found
 
 
-async def _serve(settings: HubSettings, data: Path, host: str, port: int, way: _Way | None) -> None:
+async def _serve(
+    settings: HubSettings, data: Path, power_safe: bool, host: str, port: int, way: _Way | None
+) -> None:
     async with _guided(way) as guided:
-        await _serve_guided(settings, data, host, port, guided)
+        await _serve_guided(settings, data, host, port, guided | {"power_safe": power_safe})
 
 
 async def _serve_guided(

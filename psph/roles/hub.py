@@ -52,6 +52,7 @@ async def start(
             resolver=resolver,
             started=started,
             siblings=siblings,
+            power_safe=node.power_safe,
         )
         extend(app)
         mobility.add(

@@ -124,7 +124,15 @@ _VERSION_3: Final = (
     "CREATE INDEX updates_of_topic ON updates (topic, seq, length(body))",
 )
 
-MIGRATIONS: Final = (_VERSION_1, _VERSION_2, _VERSION_3)
+_VERSION_4: Final = (
+    # How the last run ended (`sqlite_identity`). Of an older database that is not known, so its
+    # first start here begins a new epoch.
+    "ALTER TABLE identity ADD COLUMN boot TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE identity ADD COLUMN clean INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE identity ADD COLUMN synced INTEGER NOT NULL DEFAULT 0",
+)
+
+MIGRATIONS: Final = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 VERSION: Final = len(MIGRATIONS)
 
 

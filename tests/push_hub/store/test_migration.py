@@ -67,13 +67,14 @@ def test_no_subscription_is_lost(tmp_path):
             assert sum(each.state is State.ACTIVE for each in found) == 15
             assert all(each.secret == b"secret %d" % each.id for each in found)
             assert len(await store.pending()) == 1
-            assert store.identity.epoch == 7
+            assert store.identity.epoch == 8
             claimed = (await claim(store)).claimed
             assert {each.subscription for each in claimed} == {n for n in range(1, 21) if n % 4}
             assert [each.id for each in await store.due_fetches(10.0, 10)] == [1]
-            # The numbering goes on, and the ping that waited still counts as one.
+            # How that database was left is not known, so its Positions may not all be there: the
+            # numbering begins again in the next epoch. The ping that waited still counts as one.
             recorded = await publish(store, topic=TOPIC.spelling)
-            assert str(recorded.update.position).endswith(".7.2")
+            assert str(recorded.update.position).endswith(".8.1")
             assert recorded.deliveries == 15
 
     run(main())
