@@ -1,0 +1,136 @@
+"""A hub whose machine loses power: what it acknowledged, and what readers that resume receive.
+
+`psph hub` as a process, on a disk that holds only what was synced to it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+from contextlib import closing, contextmanager
+
+import pytest
+
+from tests.psph.hub_process import running_hub
+from tests.unsynced_disk import lose_power
+
+TOPIC = "http://example.com/news"
+QUERY = urllib.parse.urlencode({"topic": TOPIC})
+
+
+class Machine:
+    """A hub's data directory, and what its disk has of it."""
+
+    def __init__(self, directory):
+        self.data, self.platter = directory / "data", directory / "platter"
+        self.platter.mkdir()
+        self.url = ""
+
+    @contextmanager
+    def hub(self, *options, end=subprocess.Popen.kill):
+        def run(*arguments):
+            disk = ("-m", "tests.unsynced_disk", self.platter)
+            return [sys.executable, *map(str, (*disk, *arguments))]
+
+        with running_hub(self.data, *options, run=run, end=end) as self.url:
+            yield
+
+    def cut_power(self):
+        """Of a machine whose hub is dead: it starts again, as another boot."""
+        lose_power(self.data, self.platter, "hub.sqlite")
+        self.boot()
+
+    def boot(self):
+        with closing(sqlite3.connect(self.data / "hub.sqlite")) as db, db:
+            db.execute("UPDATE identity SET boot = 'the boot before'")
+
+    def publish(self, body):
+        """The Position that the hub answers with."""
+        token = (self.data / "admin-token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "text/plain"}
+        request = urllib.request.Request(
+            f"{self.url}/publish?{QUERY}", body.encode(), headers, method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert answer.status == 201
+            return json.load(answer)["position"]
+
+    def read(self, after):
+        """What a reader gets that resumes after a Position, until it has caught up: kinds of
+        notices, and Positions."""
+        with urllib.request.urlopen(f"{self.url}/stream?{QUERY}&after={after}", timeout=30) as it:
+            found, kind = [], ""
+            for line in it:
+                text = line.decode().strip()
+                if text.startswith("event: "):
+                    kind = text.removeprefix("event: ")
+                elif text.startswith("data: ") and kind:
+                    found.append(kind)
+                    kind = ""
+                elif text.startswith("data: "):
+                    found.append(json.loads(text.removeprefix("data: "))["position"])
+                elif "caught up" in text:
+                    return found
+        raise AssertionError("the stream ended")
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+def test_a_reader_of_what_was_lost_receives_a_reset(machine):
+    with machine.hub():
+        machine.publish("one")
+        lost = machine.publish("two")
+    machine.cut_power()
+    with machine.hub():
+        after = machine.publish("something else")
+        assert after != lost
+        assert machine.read(lost) == ["reset", after]
+
+
+def test_the_cut_did_take_what_was_acknowledged(machine):
+    """Without that, the other tests would show nothing."""
+    with machine.hub():
+        lost = machine.publish("one")
+    machine.cut_power()
+    with machine.hub():
+        assert machine.read(lost) == []
+        after = machine.publish("something else")
+    assert after.rpartition(".")[2] == lost.rpartition(".")[2] == "1"
+
+
+def test_with_power_safe_what_was_acknowledged_is_on_the_disk(machine):
+    with machine.hub("--power-safe"):
+        positions = [machine.publish(str(number)) for number in range(3)]
+    machine.cut_power()
+    with machine.hub("--power-safe"):
+        assert machine.read(positions[0]) == positions[1:]
+        after = machine.publish("more")
+        assert machine.read(positions[-1]) == [after]
+    stem, _, version = positions[-1].rpartition(".")
+    assert after == f"{stem}.{int(version) + 1}"
+
+
+def test_the_death_of_the_process_alone_leaves_the_epoch(machine):
+    with machine.hub():
+        first = machine.publish("one")
+    with machine.hub():
+        second = machine.publish("two")
+        assert machine.read(first) == [second]
+    assert second.rpartition(".")[0] == first.rpartition(".")[0]
+
+
+def test_a_clean_stop_leaves_the_epoch(machine):
+    with machine.hub(end=subprocess.Popen.terminate):
+        first = machine.publish("one")
+    machine.cut_power()
+    with machine.hub():
+        second = machine.publish("two")
+        assert machine.read(first) == [second]
+    assert second.rpartition(".")[0] == first.rpartition(".")[0]
