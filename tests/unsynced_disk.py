@@ -17,14 +17,19 @@ from pathlib import Path
 
 from tests.psph.hub_process import START
 
+# Names are addresses: SQLite keeps that of a file for as long as it is open.
 _OPEN = ctypes.CFUNCTYPE(
     ctypes.c_int,
-    ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p,
+    ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p,
 )  # fmt: skip
-_DELETE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int)
+_DELETE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
 _SYNC = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
-_SYNC_INDEX = 5
-"""Of xSync in sqlite3_io_methods: after the version, xClose, xRead, xWrite and xTruncate."""
+_READ = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
+)
+_SIZE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64))
+_XREAD, _XSYNC, _XFILESIZE = 2, 5, 6
+"""Where sqlite3_io_methods has these functions; its version is at 0."""
 
 
 class _Vfs(ctypes.Structure):
@@ -78,7 +83,7 @@ class UnsyncedDisk:
         code = self._open(vfs, name, file, flags, out_flags)
         opened = _File.from_address(file)
         if code == 0 and name and opened.methods:
-            self._names[file] = Path(os.fsdecode(name))
+            self._names[file] = _path(name)
             opened.methods = ctypes.addressof(self._observe(opened.methods))
         return code
 
@@ -87,25 +92,45 @@ class UnsyncedDisk:
         if observed is None:
             observed = self._observed[address] = _Methods()
             ctypes.memmove(ctypes.addressof(observed), address, ctypes.sizeof(_Methods))
-            true = ctypes.cast(observed.slots[_SYNC_INDEX], _SYNC)
-            callback = self._keep(_SYNC(lambda file, flags: self._on_sync(true, file, flags)))
-            observed.slots[_SYNC_INDEX] = ctypes.cast(callback, ctypes.c_void_p).value
+            sync = ctypes.cast(observed.slots[_XSYNC], _SYNC)
+            read = ctypes.cast(observed.slots[_XREAD], _READ)
+            size = ctypes.cast(observed.slots[_XFILESIZE], _SIZE)
+
+            def on_sync(file, flags):
+                code = sync(file, flags)
+                if code == 0:
+                    self._store(self._names[file], _content(file, read, size))
+                return code
+
+            callback = self._keep(_SYNC(on_sync))
+            observed.slots[_XSYNC] = ctypes.cast(callback, ctypes.c_void_p).value
         return observed
 
-    def _on_sync(self, true, file, flags):
-        code = true(file, flags)
-        name = self._names[file]
-        if code == 0:
-            copy = self._platter / f"{name.name}.new"
-            shutil.copyfile(name, copy)
-            os.replace(copy, self._platter / name.name)
-        return code
+    def _store(self, name, content):
+        copy = self._platter / f"{name.name}.new"
+        copy.write_bytes(content)
+        os.replace(copy, self._platter / name.name)
 
     def _on_delete(self, vfs, name, synced):
         code = self._delete(vfs, name, synced)
         if code == 0:
-            (self._platter / Path(os.fsdecode(name)).name).unlink(missing_ok=True)
+            (self._platter / _path(name).name).unlink(missing_ok=True)
         return code
+
+
+def _path(name):
+    return Path(os.fsdecode(ctypes.string_at(name)))
+
+
+def _content(file, read, size):
+    """By SQLite's own handle: to open and close the file here would end SQLite's locks on it."""
+    length = ctypes.c_int64()
+    if size(file, ctypes.byref(length)):
+        raise OSError("the size of a file cannot be read")
+    content = ctypes.create_string_buffer(length.value)
+    if length.value and read(file, content, length.value, 0):
+        raise OSError("a file cannot be read")
+    return content.raw
 
 
 def lose_power(data: Path, platter: Path, *names: str) -> None:
