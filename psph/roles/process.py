@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -49,7 +50,9 @@ class Process:
         settings, node = self.configuration.traces, self.configuration.node
         if settings.directory is None:
             return self.recent if settings.recent else NullSink()
-        writer = TraceWriter(self.directory / settings.directory, node.name, node.domain, settings)
+        directory = self.directory / settings.directory
+        settings = msgspec.structs.replace(settings, fsync=settings.fsync or node.power_safe)
+        writer = TraceWriter(directory, node.name, node.domain, settings)
         self.stack.enter_context(writer)
         return BothSinks(writer, self.recent) if settings.recent else writer
 
