@@ -21,6 +21,7 @@ from psirp_sim.runtime.environment import Environment
 _OUT = b"mobile/out/"
 _VERSION = b"mobile/version/"
 
+
 class OutgoingFull(Exception):
     """Too many publications wait for the client to be somewhere; try again later."""
 

@@ -73,7 +73,8 @@ class UnsyncedDisk:
         # Copies of the functions: a field of the structure would follow what it is set to.
         self._open = ctypes.cast(ctypes.cast(vfs.open, ctypes.c_void_p).value, _OPEN)
         self._delete = ctypes.cast(ctypes.cast(vfs.delete, ctypes.c_void_p).value, _DELETE)
-        vfs.open, vfs.delete = self._keep(_OPEN(self._on_open)), self._keep(_DELETE(self._on_delete))
+        vfs.open = self._keep(_OPEN(self._on_open))
+        vfs.delete = self._keep(_DELETE(self._on_delete))
 
     def _keep(self, callback):
         self._kept.append(callback)
@@ -144,4 +145,4 @@ def lose_power(data: Path, platter: Path, *names: str) -> None:
 
 if __name__ == "__main__":
     disk = UnsyncedDisk(Path(sys.argv.pop(1)))
-    exec(START)
+    exec(START)  # noqa: S102  # as `hub_process.command` runs it

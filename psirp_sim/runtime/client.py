@@ -80,6 +80,7 @@ class FabricClient:
         settings: FabricSettings | None = None,
         listen: Address | None = None,
         storage: Path | None = None,
+        power_safe: bool = False,
         domain: str = "",
         roles: Sequence[str] = (),
         trace: TraceSink | None = None,
@@ -91,15 +92,16 @@ class FabricClient:
 
         `servers` are addresses of nodes that accept links; `links` names neighbours that have a
         link to us. Keys and seed are the fabric's; `settings` say the same and more. What is
-        durable is kept in the file `storage`. Raises `NotAttached` after `timeout` seconds.
+        durable is kept in the file `storage`, with `power_safe` synced to the disk. Raises
+        `NotAttached` after `timeout` seconds.
         """
         settings = settings or _settings(keys, link_seed)
         ways = {link_name("rv", *server): server for server in servers} | dict(links or {})
         if listen is None:
             listen = ("::" if any(":" in host for host, _ in ways.values()) else "0.0.0.0", 0)
-        async with UdpNode(
-            name, listen, storage=storage, trace=trace, accelerate=accelerate
-        ) as env:
+        own = UdpNode(name, listen, storage=storage, trace=trace, accelerate=accelerate)
+        own.power_safe = power_safe
+        async with own as env:
             for link, address in ways.items():
                 env.add_link(link, address)
             node = env.run(lambda env: FabricNode(env, settings, roles=roles, domain=domain))

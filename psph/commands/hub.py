@@ -77,7 +77,7 @@ _NETWORKS = "Private network that {} may be in, in CIDR form; may be repeated."
 @click.option(
     "--power-safe",
     is_flag=True,
-    help="Sync every change to the disk before it is acknowledged, so that it survives a power cut.",
+    help="Sync every change to the disk before it is acknowledged, so that a power cut loses none.",
 )
 def hub(
     listen: str,

@@ -37,9 +37,7 @@ MAX_BATCH: Final = 500
 class SqliteEngine:
     """All methods are for the event loop's thread. One engine at a time for a file."""
 
-    def __init__(
-        self, path: Path, *, power_safe: bool = False, boot_id: str | None = None
-    ) -> None:
+    def __init__(self, path: Path, *, power_safe: bool = False, boot_id: str | None = None) -> None:
         """`boot_id` is the machine's unless a test gives another."""
         self._path = path
         self._synchronous = "FULL" if power_safe else "NORMAL"

@@ -192,6 +192,9 @@ class LeaseTrial:
             for name in names:
                 clock = Clock(random.randint(-skew, skew), random.randint(-10_000_000, 10_000_000))
                 world.add_node(name, lambda env, core=core: core(env, self), clock)
+        power = stream(world.seed, "power cuts")
+        for node in world.nodes.values():
+            node.crash_cuts_power = power.random() < 0.5
         loss = random.choice([0.0, 0.02, 0.2])
         slow = random.choice([2, 10, 60])
         for index, one in enumerate([*self.servers, *self.clients]):
@@ -573,7 +576,36 @@ class NeverRepeats(WriterLeases):
             super()._look(lease)
 
 
+class _NeverSyncs:
+    """An environment whose storage loses what a power cut can take."""
+
+    def __init__(self, env):
+        self.env, self.storage = env, self
+
+    def __getattr__(self, name):
+        return getattr(self.env if hasattr(self.env, name) else self.env.storage, name)
+
+    def write(self, changes, done=None, *, sync=False):
+        self.env.storage.write(changes, done)
+
+
+class VotesBeforeTheDiskHasIt(Voting):
+    """A fencing epoch is durable, and a power cut takes it."""
+
+    def __init__(self, env, *args, **options):
+        super().__init__(_NeverSyncs(env), *args, **options)
+
+
+class MovesBeforeTheDiskHasIt(Membership):
+    """A view is durable, and a power cut takes the server back to the one before."""
+
+    def __init__(self, env, *args, **options):
+        super().__init__(_NeverSyncs(env), *args, **options)
+
+
 PLANTED = [
+    ({"voting": VotesBeforeTheDiskHasIt, "skew": 20 * SECOND, "calm_servers": True}, 150),
+    ({"membership": MovesBeforeTheDiskHasIt}, 760),
     ({"voting": PromisesRightAfterAStart}, 0),
     ({"voting": VotesInAnyView}, 0),
     ({"voting": PromisesForTooShort}, 0),
