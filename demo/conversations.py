@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 
 from demo import layout
-from demo.following import REFUSALS
-from demo.pages import ChatWish, Page
+from demo.following import REFUSALS, Standing
+from demo.pages import ChatWish, Tab
 from demo.world import World
 from psph.chat.sse import LARGEST, EventReader, ServerEvent
 
@@ -20,6 +20,11 @@ _log = logging.getLogger(__name__)
 _RETRY = 1.0
 _SILENCE = 60.0
 HISTORY = 50
+GREETING = (
+    "Hello bob! You read this in another domain: it is a topic that your PSPH subscribes to at mine."
+)
+_GREETING_ID = b"psph up greeting".hex()
+"""Always the same, so that a world that is started again with its data has it once."""
 NO_CHAT = "the PSPH of this domain has no chat"
 
 
@@ -48,9 +53,19 @@ async def send(world: World, me: str, to: str, text: str, name: str) -> dict[str
         return await _answer(answer)
 
 
-async def follow(world: World, page: Page, *, wish: ChatWish) -> None:
-    """Send the page a conversation, for ever; PSPHs come and go."""
+async def greet(world: World) -> None:
+    """Let the first user write to the second, so that a page has something to show."""
+    me, to = layout.USERS.values()
+    try:
+        await send(world, me, to, GREETING, _GREETING_ID)
+    except (ChatRefused, aiohttp.ClientError, TimeoutError) as error:
+        _log.warning("there is no greeting: %s", error)
+
+
+async def follow(world: World, tab: Tab, *, wish: ChatWish) -> None:
+    """Send the tab a conversation, for ever; PSPHs come and go."""
     about = {"me": wish.me, "with": wish.with_}
+    standing = Standing(world, tab, domain_of(wish.me), about)
     after = wish.after
     url = f"{world.hub(domain_of(wish.me))}/chat/stream"
     while True:
@@ -65,27 +80,29 @@ async def follow(world: World, page: Page, *, wish: ChatWish) -> None:
             ) as answer:
                 if answer.status != 200:
                     await _answer(answer)
+                standing.live()
                 reader = EventReader()
                 async for line in answer.content:
                     event = reader.line(line)
                     if event is not None:
                         after = event.id or after
-                        _pass_on(page, about, event)
+                        _pass_on(tab, about, event)
         except ChatRefused as refusal:
             if refusal.status in REFUSALS:
-                page.send("refused", about | {"error": str(refusal)})
+                tab.send("refused", about | {"error": str(refusal)})
                 return
         except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
             _log.info("the conversation of %s ended: %s", wish.me, error)
+        standing.lost()
         await asyncio.sleep(_RETRY)
 
 
-def _pass_on(page: Page, about: dict[str, str], event: ServerEvent) -> None:
+def _pass_on(tab: Tab, about: dict[str, str], event: ServerEvent) -> None:
     data: dict[str, Any] = json.loads(event.data)
     if event.kind == "message":
-        page.send("chat", about | data | {"after": event.id})
+        tab.send("chat", about | data | {"after": event.id})
     elif event.kind in ("presence", "gap", "reset"):
-        page.send(event.kind, about | data)
+        tab.send(event.kind, about | data)
 
 
 async def _token(world: World, me: str) -> str:

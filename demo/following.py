@@ -6,13 +6,14 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
 import aiohttp
 
-from demo.pages import FeedWish, Page
+from demo import layout
+from demo.pages import FeedWish, Tab
 from demo.world import World
 from push_hub.event_stream import BadEvent, EventReader, ReadEvent
 from push_hub.feeds.sanitising import plain_text
@@ -32,9 +33,33 @@ class Took(Protocol):
     def __call__(self, trace_id: str, opened: int) -> Awaitable[float | None]: ...
 
 
-async def follow(world: World, page: Page, *, wish: FeedWish, took: Took) -> None:
-    """Send the page what the hub has of a topic, for ever; hubs come and go."""
+class Standing:
+    """Tells a tab how something that it follows stands at a PSPH, whenever that changes."""
+
+    def __init__(self, world: World, tab: Tab, domain: str, about: Mapping[str, object]) -> None:
+        self._part = world.parts[layout.PROXIES[domain]]
+        self._tab = tab
+        self._about = about
+        self._said = ""
+
+    def live(self) -> None:
+        """The PSPH has answered, and its stream is open."""
+        self._say("live")
+
+    def lost(self) -> None:
+        """Its stream has ended, or it does not answer."""
+        self._say("reconnecting" if self._part.running else "stopped")
+
+    def _say(self, state: str) -> None:
+        if state != self._said:
+            self._said = state
+            self._tab.send("state", {**self._about, "state": state})
+
+
+async def follow(world: World, tab: Tab, *, wish: FeedWish, took: Took) -> None:
+    """Send the tab what the hub has of a topic, for ever; hubs come and go."""
     after = wish.after
+    standing = Standing(world, tab, wish.domain, _about(wish))
     while True:
         query = [("topic", wish.topic), *([("after", after)] if after else [])]
         try:
@@ -45,23 +70,25 @@ async def follow(world: World, page: Page, *, wish: FeedWish, took: Took) -> Non
             ) as answer:
                 if answer.status in REFUSALS:
                     text = (await answer.text()).strip()[:500]
-                    page.send("refused", _about(wish) | {"error": text})
+                    tab.send("refused", _about(wish) | {"error": text})
                     return
                 answer.raise_for_status()
+                standing.live()
                 opened = time.monotonic_ns()
                 reader = EventReader()
                 async for chunk in answer.content.iter_any():
                     for event in reader.feed(chunk):
                         after = await _pass_on(
-                            page, wish, event, after, partial(took, opened=opened)
+                            tab, wish, event, after, partial(took, opened=opened)
                         )
         except (aiohttp.ClientError, TimeoutError, BadEvent, OSError) as error:
             _log.info("the stream of %s in %s ended: %s", wish.topic, wish.domain, error)
+        standing.lost()
         await asyncio.sleep(_RETRY)
 
 
 async def _pass_on(
-    page: Page,
+    tab: Tab,
     wish: FeedWish,
     event: ReadEvent,
     after: str | None,
@@ -72,9 +99,9 @@ async def _pass_on(
         return after  # a heartbeat
     data: dict[str, Any] = json.loads(event.data)
     if event.kind in ("gap", "reset"):
-        page.send(event.kind, _about(wish) | data)
+        tab.send(event.kind, _about(wish) | data)
         return after
-    page.send(
+    tab.send(
         "update",
         _about(wish)
         | {

@@ -1,4 +1,9 @@
-"""Ports for all parts: free ones, kept in the data directory so that names stay what they are."""
+"""Ports for all parts: free ones, kept in the data directory so that names stay what they are.
+
+Two worlds that start at the same time, or one that starts while a part of the other is stopped,
+would both find a port free. A world therefore takes a whole block of ports, and holds the first
+port of the block, its guard, for as long as it runs: binding it succeeds for one world only.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import json
 import socket
 from collections.abc import Iterable
 from contextlib import ExitStack
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
 
@@ -14,24 +19,45 @@ from psph.errors import PsphError
 
 HOST = "127.0.0.1"
 NAME = "ports.json"
+# Below the range that systems choose from for connections: no unrelated socket gets one of these
+# while the part that has it is stopped.
 RANGE = range(12_000, 20_000)
+_BLOCK = 40
 
 
-def keep(directory: Path, names: Iterable[str]) -> dict[str, int]:
-    """The port of each name: those of the last run in this directory, or free ones.
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """The port of each name, until it is closed."""
 
-    A topic's name has its website's port in it, so a world that goes on needs the same ports.
+    ports: dict[str, int]
+    _guard: socket.socket
+
+    def close(self) -> None:
+        self._guard.close()
+
+
+def reserve(directory: Path, names: Iterable[str]) -> Reservation:
+    """Reserve the ports of the last run in this directory, or free ones.
+
+    A topic's name has its website's port in it, so a world that continues needs the same ports.
     """
     path = directory / NAME
     names = sorted(names)
     if path.exists():
-        kept = _read(path, names)
-        for name, port in kept.items():
-            _check_free(name, port, path)
-        return kept
-    chosen = dict(zip(names, _free(len(names)), strict=True))
-    path.write_text(json.dumps(chosen, indent=2) + "\n")
-    return chosen
+        ports = _read(path, names)
+        guard = _bind(_block(min(ports.values())))
+        taken = [name for name in names if guard is None or not is_free(ports[name])]
+        if guard is not None and not taken:
+            return Reservation(ports, guard)
+        if guard is not None:
+            guard.close()
+        raise PsphError(
+            f"port {ports[taken[0]]}, which {taken[0]} had in the last run, is in use: stop the"
+            f" other psph up, or remove {path}"
+        )
+    reservation = _reserve_free(names)
+    path.write_text(json.dumps(reservation.ports, indent=2) + "\n")
+    return reservation
 
 
 def _read(path: Path, names: list[str]) -> dict[str, int]:
@@ -44,12 +70,32 @@ def _read(path: Path, names: list[str]) -> dict[str, int]:
     return {name: int(port) for name, port in kept.items()}
 
 
-def _check_free(name: str, port: int, path: Path) -> None:
-    if not is_free(port):
-        raise PsphError(
-            f"port {port}, which {name} had in the last run, is in use: stop the other psph up,"
-            f" or remove {path}"
-        )
+def _reserve_free(names: list[str]) -> Reservation:
+    blocks = list(RANGE[::_BLOCK])
+    SystemRandom().shuffle(blocks)
+    for block in blocks:
+        if guard := _bind(block):
+            free = list(filter(is_free, RANGE[block + 1 - RANGE.start :][: _BLOCK - 1]))
+            if len(free) >= len(names):
+                return Reservation(dict(zip(names, free, strict=False)), guard)
+            guard.close()
+    raise PsphError(f"there are no {len(names)} free ports from {RANGE[0]} to {RANGE[-1]}")
+
+
+def _block(port: int) -> int:
+    """The guard of the block that a port is in."""
+    return port - (port - RANGE.start) % _BLOCK
+
+
+def _bind(port: int) -> socket.socket | None:
+    guard = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        guard.bind((HOST, port))
+        guard.listen(1)
+    except OSError:
+        guard.close()
+        return None
+    return guard
 
 
 def is_free(port: int) -> bool:
@@ -65,14 +111,3 @@ def is_free(port: int) -> bool:
             except OSError:
                 return False
     return True
-
-
-def _free(count: int) -> list[int]:
-    # Below the range that systems choose from for connections: nobody gets one of these by
-    # chance while the part that has it is stopped.
-    candidates = list(RANGE)
-    SystemRandom().shuffle(candidates)
-    found = list(islice(filter(is_free, candidates), count))
-    if len(found) < count:
-        raise PsphError(f"there are no {count} free ports from {RANGE[0]} to {RANGE[-1]}")
-    return found

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from demo import conversations
 from demo.guarding import is_loopback
 from demo.ports import HOST
 from demo.serving import Api
@@ -85,6 +86,7 @@ async def _serve(settings: RunSettings, listening: socket.socket) -> None:
             task = bar.add_task("starting", total=world.steps)
             _log_to(settings.data)
             await stack.enter_async_context(world)
+            await conversations.greet(world)
         showing = Showing(world)
         runner = web.AppRunner(
             Api(world, showing).application(token), access_log=None, shutdown_timeout=1

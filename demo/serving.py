@@ -66,11 +66,14 @@ class Api:
         router = app.router
         router.add_get("/", self._index)
         router.add_static("/web", WEB)
+        router.add_get("/docs/http-api.md", self._documentation)
         router.add_get("/report/{file:[a-z0-9_.-]*}", self._report)
         router.add_get("/healthz", self._healthz)
         router.add_get("/api/world", self._get_world)
         router.add_get("/api/events", self._events)
         router.add_put("/api/pages/{page}", self._put_page)
+        router.add_put("/api/pages/{page}/tabs/{tab}", self._put_page)
+        router.add_delete("/api/pages/{page}/tabs/{tab}", self._delete_tab)
         router.add_post("/api/topics/publish", self._publish)
         router.add_post("/api/chat", self._chat)
         router.add_post("/api/network/links/{link}", self._switch_link)
@@ -91,6 +94,12 @@ class Api:
     async def _index(self, request: web.Request) -> web.StreamResponse:
         return web.FileResponse(WEB / "index.html")
 
+    async def _documentation(self, request: web.Request) -> web.StreamResponse:
+        # As text: browsers show that, and offer Markdown to be saved.
+        return web.FileResponse(
+            WEB / "http-api.md", headers={"Content-Type": "text/plain; charset=utf-8"}
+        )
+
     async def _report(self, request: web.Request) -> web.StreamResponse:
         """What `psph report` has written to the directory `report` of our data."""
         file = self._showing.report / (request.match_info["file"] or "report.html")
@@ -107,13 +116,18 @@ class Api:
     # Pages and their events
 
     async def _put_page(self, request: web.Request) -> web.Response:
-        page = _page_name(request.match_info["page"])
-        self._showing.wish(page, read_wishes(await request.read()))
+        page, tab = _page_and_tab(request)
+        self._showing.wish(page, read_wishes(await request.read()), tab)
         return web.json_response({"page": page})
+
+    async def _delete_tab(self, request: web.Request) -> web.Response:
+        self._showing.close_tab(*_page_and_tab(request))
+        return web.Response(status=204)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         page = self._showing.page(_page_name(request.query.get("page", "")))
-        after = request.headers.get("Last-Event-ID", "")
+        # The header first: a browser that reconnects sends the URL it began with.
+        after = request.headers.get("Last-Event-ID") or request.query.get("after", "")
         response = web.StreamResponse(
             headers={
                 "Content-Type": "text/event-stream; charset=utf-8",
@@ -202,8 +216,13 @@ def _error(status: int, text: str) -> web.Response:
 
 def _page_name(text: str) -> str:
     if not _PAGE.fullmatch(text):
-        raise ValueError("a page is called by 1 to 64 letters, digits, - and _ of its choice")
+        raise ValueError("a page or tab is called by 1 to 64 letters, digits, - and _ of its choice")
     return text
+
+
+def _page_and_tab(request: web.Request) -> tuple[str, str]:
+    tab = request.match_info.get("tab")
+    return _page_name(request.match_info["page"]), _page_name(tab) if tab else ""
 
 
 def _read(body: bytes, kind: type[S]) -> S:

@@ -6,18 +6,20 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, Self
 
 from demo import conversations, following, layout
 from demo.observing import Observer
-from demo.pages import Page, Wishes
+from demo.pages import Page, Tab, Wishes
 from demo.windows import LiveWindows
 from demo.world import World
 
 _log = logging.getLogger(__name__)
 
 MOST_PAGES = 64
+"""Each tab of a page counts."""
 FORGET = 60.0
 """Seconds after its stream ended that a page is kept for a browser that reconnects."""
 _TICK = 0.5
@@ -38,6 +40,8 @@ class Showing:
         self._observer = Observer(world)
         self._pages: dict[str, Page] = {}
         self._begun = time.monotonic()
+        self._wanted = asyncio.Event()
+        """Somebody waits for the next look."""
         self.report = world.settings.directory / "report"
         """Where `psph report` may put what it finds in our traces."""
         self._live = LiveWindows(world.settings.directory / "live" / "latency.json")
@@ -54,15 +58,31 @@ class Showing:
     def page(self, name: str) -> Page:
         """The page of that name, which may be new."""
         if name not in self._pages:
-            if len(self._pages) >= MOST_PAGES:
-                raise TooManyPages("too many pages are open: close some")
+            self._check_room()
             self._pages[name] = Page(name, time.monotonic)
             self._pages[name].show("status", self.status())
         return self._pages[name]
 
-    def wish(self, name: str, wishes: Wishes) -> None:
-        """A page says what it wants. ValueError when that is not in this world."""
-        wanted: dict[object, Callable[[Page], Coroutine[Any, Any, None]]] = {}
+    def _check_room(self) -> None:
+        if sum(max(1, len(page.tabs)) for page in self._pages.values()) >= MOST_PAGES:
+            raise TooManyPages("too many pages are open: close some")
+
+    def _tab(self, page: Page, name: str) -> Tab:
+        if name not in page.tabs:
+            if page.tabs:
+                self._check_room()
+            page.tabs[name] = Tab(page, name)
+        return page.tabs[name]
+
+    def close_tab(self, page: str, name: str) -> None:
+        """It wants nothing any more."""
+        tab = self._pages[page].tabs.pop(name, None) if page in self._pages else None
+        if tab is not None:
+            tab.close()
+
+    def wish(self, name: str, wishes: Wishes, tab_name: str = "") -> None:
+        """A tab of a page says what it wants. ValueError when that is not in this world."""
+        wanted: dict[object, Callable[[Tab], Coroutine[Any, Any, None]]] = {}
         for feed in wishes.feeds:
             if feed.domain not in layout.DOMAINS:
                 raise ValueError(f"there is no domain {feed.domain[:80]!r} here")
@@ -74,29 +94,31 @@ class Showing:
             wanted["chat", chat.me, chat.with_] = partial(
                 conversations.follow, self._world, wish=chat
             )
-        page = self.page(name)
-        before, page.wishes = page.wishes, wishes
-        for key in page.followers.keys() - wanted.keys():
-            page.followers.pop(key).cancel()
-        for key in wanted.keys() - page.followers.keys():
-            page.followers[key] = asyncio.create_task(self._guarded(wanted[key], page))
+        tab = self._tab(self.page(name), tab_name)
+        before, tab.wishes = tab.wishes, wishes
+        for key in tab.followers.keys() - wanted.keys():
+            tab.followers.pop(key).cancel()
+        for key in wanted.keys() - tab.followers.keys():
+            tab.followers[key] = asyncio.create_task(self._guarded(wanted[key], tab))
         if wishes.latency and not before.latency:
             for crossing in list(self._observer.crossings.last)[-_SHOWN_AT_FIRST:]:
-                page.send("crossing", crossing)
-            page.show("latency", self._latency())
+                tab.send("crossing", crossing)
+            tab.show("latency", self._latency())
+        if wishes.network and (not before.network or wishes.topic != before.topic):
+            self._wanted.set()  # nobody likes to look at an empty map
 
     async def _guarded(
-        self, follow: Callable[[Page], Coroutine[Any, Any, None]], page: Page
+        self, follow: Callable[[Tab], Coroutine[Any, Any, None]], tab: Tab
     ) -> None:
         try:
-            await follow(page)
+            await follow(tab)
         except Exception:  # a bug in here must not go unseen, and costs one page one feed
             _log.exception("a page is not shown any more what it wants")
 
     def close_pages(self) -> None:
         """Nothing more is shown."""
         for page in self._pages.values():
-            page.drop_followers()
+            page.close_tabs()
             page.close()
 
     def status(self) -> dict[str, object]:
@@ -123,7 +145,9 @@ class Showing:
 
     async def _look_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(_TICK)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), _TICK)
+            self._wanted.clear()
             try:
                 await self._look()
             except Exception:  # a bug in here must not end what pages are shown
@@ -137,24 +161,26 @@ class Showing:
         open_pages = [page for page in self._pages.values() if page.listening]
         for page in open_pages:
             page.show("status", self.status())
-            if page.wishes.latency and (news or closed):
+        tabs = [tab for page in open_pages for tab in page.tabs.values()]
+        for tab in tabs:
+            if tab.wishes.latency and (news or closed):
                 for crossing in news:
-                    page.send("crossing", crossing)
-                page.show("latency", self._latency())
-        wanting = [page for page in open_pages if page.wishes.network]
+                    tab.send("crossing", crossing)
+                tab.show("latency", self._latency())
+        wanting = [tab for tab in tabs if tab.wishes.network]
         if wanting:
             await self._show_network(wanting)
 
-    async def _show_network(self, pages: list[Page]) -> None:
+    async def _show_network(self, tabs: list[Tab]) -> None:
         network = await self._observer.network()
-        topics = {page.wishes.topic for page in pages if page.wishes.topic}
+        topics = {tab.wishes.topic for tab in tabs if tab.wishes.topic}
         trees = {topic: await self._observer.tree(topic) for topic in topics}
-        for page in pages:
-            page.show("network", network | {"tree": trees.get(page.wishes.topic or "")})
+        for tab in tabs:
+            tab.show("network", network | {"tree": trees.get(tab.wishes.topic or "")})
 
     def _forget(self) -> None:
         now = time.monotonic()
         for name, page in list(self._pages.items()):
             if not page.listening and now - page.left > FORGET:
-                page.drop_followers()
+                page.close_tabs()
                 del self._pages[name]

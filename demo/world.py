@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import secrets
+import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -81,6 +82,7 @@ class World:
         # A PSPH takes its records back, for which it needs the name server.
         await self._stop(self.parts.keys() - {layout.NAME_SERVER}, 1.3)
         await self._stop([layout.NAME_SERVER], 0.4)
+        self._reservation.close()
 
     async def _stop(self, names: Iterable[str], patience: float) -> None:
         stopping = [self.parts[name].stop(patience) for name in names]
@@ -130,8 +132,17 @@ class World:
                 for node in layout.NODES
             ],
             "publishing": {"topic": layout.page_topic(self.ports), "token": self._page_token},
+            "report": self._report_command(),
             "chat": [{"jid": jid, "domain": domain} for domain, jid in layout.USERS.items()],
         }
+
+    def _report_command(self) -> str:
+        """What makes the report that pages link to."""
+        directory = self.settings.directory
+        return shlex.join(
+            ["psph", "report", "--traces", f"{directory / 'data' / 'traces'}", "--out",
+             f"{directory / 'report'}"]
+        )  # fmt: skip
 
     # Asking the parts
 
@@ -156,7 +167,8 @@ class World:
         try:
             for each in (directory, directory / "data", directory / "logs"):
                 each.mkdir(parents=True, exist_ok=True)
-            self.ports = ports.keep(directory, layout.port_names())
+            self._reservation = ports.reserve(directory, layout.port_names())
+            self.ports = self._reservation.ports
             kept = _keep_secrets(directory)
             self._page_token = kept.page
             nodes = layout.configurations(self.ports, kept, settings.ways)

@@ -110,3 +110,7 @@ def _fail(where: str, message: str, code: int) -> int:
 def main() -> None:
     """The console script."""
     sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,7 @@ import aiohttp
 from push_hub.addresses import AddressPolicy
 from push_hub.connecting import exact_url, reason_of
 from push_hub.errors import AddressRefused, FetchFailed, TooLarge
+from push_hub.freshness import is_strong, kept_validators, may_be_cached
 
 _PERMANENT: Final = frozenset({301, 308})
 _REDIRECTS: Final = _PERMANENT | {302, 303, 307}
@@ -43,8 +44,11 @@ class Fetched:
     body: bytes | None
     etag: str | None
     last_modified: str | None
+    """Validators to ask again with; None where the answer has none that can be trusted."""
     links: tuple[str, ...]
     """Its Link headers."""
+    may_be_cached: bool = False
+    """Whether a cache may have answered, with what the topic said before."""
 
 
 async def fetch(
@@ -54,15 +58,23 @@ async def fetch(
     *,
     etag: str | None,
     last_modified: str | None,
+    announced: bool = False,
     user_agent: str,
     max_body: int,
     max_redirects: int,
 ) -> Fetched:
-    """Fetch, or raise a FetchFailed that says why not."""
+    """Fetch, or raise a FetchFailed that says why not.
+
+    A change may be `announced`, by a ping or by another hub. Then caches are asked to ask the
+    origin, and of the validators only a strong one is sent: Last-Modified is the same for two
+    changes within one second.
+    """
     headers = {"User-Agent": user_agent, "Accept": _ACCEPT, "Accept-Encoding": "gzip, deflate"}
-    if etag:
+    if announced:
+        headers["Cache-Control"] = "no-cache"
+    if etag and (is_strong(etag) or not announced):
         headers["If-None-Match"] = etag
-    if last_modified:
+    if last_modified and not announced:
         headers["If-Modified-Since"] = last_modified
     at, permanent = url, True
     permanent_url: str | None = None
@@ -111,17 +123,10 @@ async def _read(
         permanent_url,
         passable_type(answer.headers.get("Content-Type")),
         body,
-        _bounded(answer.headers.get("ETag")),
-        _bounded(answer.headers.get("Last-Modified")),
+        *kept_validators(answer.headers),
         tuple(answer.headers.getall("Link", ())),
+        may_be_cached(answer.headers),
     )
-
-
-def _bounded(validator: str | None) -> str | None:
-    """A validator worth sending back; a huge one would make our own requests fail."""
-    if validator and len(validator) <= 1_000 and validator.isascii() and validator.isprintable():
-        return validator
-    return None
 
 
 def passable_type(header: str | None) -> str:

@@ -2,6 +2,10 @@
 
 A ping is durable before it is answered: it raises a number in the store. One fetch of a topic runs
 at a time; it notes the number it began with, so pings that come meanwhile lead to one more.
+
+A ping promises news. Where its fetch brings none and a cache may have answered, the topic is
+rechecked: fetched again a few times, ever later, until there is news. How often it was is in the
+store, so a restart goes on.
 """
 
 from __future__ import annotations
@@ -39,6 +43,8 @@ _STORE_PAUSE = 1.0
 _AT_ONCE = 64 << 10
 """Bytes of something that is no feed which are looked at without the help of another thread."""
 _POLL_BATCH = 100
+_RECHECK_PATIENCE = 60.0
+"""Seconds by which a recheck may be late because its host has many; beyond that it is left out."""
 _LATEST = 8
 """Versions that are kept of what is no page of the web when a newer one supersedes the older."""
 
@@ -70,6 +76,8 @@ class Intake:
         self._policy = policy
         self._recorded = recorded
         self._rate = RateLimit(context.settings.ping_rate)
+        self._version_rate = RateLimit(context.settings.version_rate)
+        self._recheck_rate = RateLimit(context.settings.recheck_rate)
         self.fetched: FetchListener = ignored
         """Hears how every fetch ended."""
         self.ended: Callable[[int], None] = lambda _: None
@@ -190,14 +198,23 @@ class Intake:
             return
         if self._hosts[host] >= settings.fetches_per_host:
             return
-        if wait := self._rate.take(topic.canonical, now):
+        if wait := self._wait(topic.canonical, now):
             await self._context.store.postpone_fetch(topic.id, now + wait)
             return
         self._running.add(topic.id)
         self._hosts[host] += 1
         self._tasks.start(self._fetch(topic, host))
 
+    def _wait(self, canonical: str, now: float) -> float:
+        """0 when the topic may be fetched, otherwise the seconds after which it may. Only the end
+        of the fetch says which of the rates it counts for: until then it is both."""
+        wait = self._rate.take(canonical, now)
+        if not wait and (wait := self._version_rate.take(canonical, now)):
+            self._rate.give_back(canonical)
+        return wait
+
     async def _fetch(self, topic: TopicRecord, host: str) -> None:
+        news = False
         try:
             # Read again now that nobody else fetches it: a fetch may have ended between the look
             # at what is due and this one's beginning, and its update must not be recorded twice.
@@ -205,7 +222,7 @@ class Intake:
             if current is None or current.fetch_due is None:
                 return
             topic = current
-            await self._fetch_and_record(topic)
+            news = await self._fetch_and_record(topic, host)
             self.ended(topic.id)
         except StoreError as error:
             # The ping number is still ahead: the fetch is made again.
@@ -218,20 +235,22 @@ class Intake:
             await self._failed(topic, topic.trace_id or _trace_id(), failure)
             self.ended(topic.id)
         finally:
+            (self._rate if news else self._version_rate).give_back(topic.canonical)
             self._running.discard(topic.id)
             self._hosts[host] -= 1
             if not self._hosts[host]:
                 del self._hosts[host]
             self._wake.set()
 
-    async def _fetch_and_record(self, topic: TopicRecord) -> None:
+    async def _fetch_and_record(self, topic: TopicRecord, host: str) -> bool:
+        """Whether there was news."""
         context, store = self._context, self._context.store
         trace_id = topic.trace_id or _trace_id()
         settings = context.settings
         fresh = topic.id in self._afresh
         self._afresh.discard(topic.id)
         if await self._left_to_the_carrier(topic):
-            return
+            return False
         subscribers = await store.subscribers(topic.id, context.clock())
         try:
             found = await fetch(
@@ -240,16 +259,17 @@ class Intake:
                 topic.fetch_url,
                 etag=None if fresh else topic.etag,
                 last_modified=None if fresh else topic.last_modified,
+                announced=topic.signalled,
                 user_agent=f"{USER_AGENT} (+{settings.hub_url}; {subscribers} subscribers)",
                 max_body=settings.max_body,
                 max_redirects=settings.max_redirects,
             )
         except FetchFailed as failure:
             await self._failed(topic, trace_id, failure)
-            return
+            return False
         context.counters["fetches"] += 1
         if await self._left_to_the_carrier(topic):
-            return
+            return False
         news = links = None
         if found.body is not None:
             known = await store.known_entries(topic.id)
@@ -258,14 +278,15 @@ class Intake:
             )
             links = await self._relate(topic, found)
         if news is None or found.body is None:
+            now = context.clock()
             released = await store.fetched(
                 topic.id,
                 topic.ping_serial,
-                context.clock(),
+                now,
                 etag=found.etag or (topic.etag if found.body is None else None),
                 last_modified=found.last_modified
                 or (topic.last_modified if found.body is None else None),
-                digest=None,
+                recheck_at=self._recheck_at(topic, host, now) if found.may_be_cached else None,
             )
             context.counters["fetches_without_news"] += 1
             context.tracer.nothing_fetched(topic.canonical, trace_id, "nothing new")
@@ -276,6 +297,21 @@ class Intake:
                 topic, news, found.content_type, found.body, Origin.FETCHED, trace_id, found=found
             )
         await self.fetched(topic, links, news is not None, None)
+        return news is not None
+
+    def _recheck_at(self, topic: TopicRecord, host: str, now: float) -> float | None:
+        """When to look again for what a ping promised and a cache may hide."""
+        after, done = (0.0, *self._context.settings.recheck_after), topic.rechecks
+        if not topic.signalled or done + 1 >= len(after):
+            return None
+        wait = self._recheck_rate.reserve(host, now, _RECHECK_PATIENCE)
+        if wait is None:
+            self._context.counters["rechecks_left_out"] += 1
+            return None
+        self._context.counters["rechecks"] += 1
+        # Topics that were pinged together do not come back together.
+        pause = (after[done + 1] - after[done]) * (0.8 + 0.4 * random.random())
+        return now + wait + pause
 
     async def _left_to_the_carrier(self, topic: TopicRecord) -> bool:
         """Whether the carrier brings the topic, or began to while it was fetched."""

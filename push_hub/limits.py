@@ -25,10 +25,20 @@ class RateLimit:
 
     def take(self, key: str, now: float) -> float:
         """0 when the key may go ahead, otherwise the seconds after which it may."""
+        return self._take(key, now, 0.0)
+
+    def reserve(self, key: str, now: float, patience: float) -> float | None:
+        """The seconds after which the key will go ahead, which counts at once; None when these
+        would be more than `patience`."""
+        wait = self._take(key, now, patience)
+        return wait if wait <= patience else None
+
+    def _take(self, key: str, now: float, patience: float) -> float:
+        """Seconds until there is a token; it is taken if they are not more than `patience`."""
         tokens, since = self._buckets.pop(key, (float(self._rate.burst), now))
         tokens = min(self._rate.burst, tokens + max(0.0, now - since) * self._rate.per_second)
-        wait = 0.0 if tokens >= 1 else (1 - tokens) / self._rate.per_second
-        self._buckets[key] = (tokens - 1 if tokens >= 1 else tokens, now)
+        wait = max(0.0, (1 - tokens) / self._rate.per_second)
+        self._buckets[key] = (tokens - 1 if wait <= patience else tokens, now)
         if len(self._buckets) > self._max_keys:
             self._buckets.popitem(last=False)
         return wait

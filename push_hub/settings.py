@@ -91,7 +91,15 @@ class HubSettings:
     body_timeout: float = 30.0
     """Within which a client has to have sent what it announced."""
     ping_rate: Rate = Rate(per_second=2.0, burst=20)
-    """Fetches of one topic; pings beyond it are answered as ever and coalesce."""
+    """Fetches of one topic that bring nothing new; pings beyond it are answered as ever and
+    coalesce."""
+    version_rate: Rate = Rate(per_second=20.0, burst=20)
+    """Fetches of one topic that bring a new version; pings beyond it coalesce, too."""
+    recheck_after: tuple[float, ...] = (2.0, 10.0, 60.0)
+    """When a pinged topic is fetched again because nothing was new and a cache may have answered,
+    counted from the first fetch. Empty: never."""
+    recheck_rate: Rate = Rate(per_second=2.0, burst=60)
+    """Of such fetches, for all topics of one host; those beyond it come later, or not at all."""
 
     poll_every: float | None = None
     """Fetch every topic that is subscribed to this often, pinged or not; None: do not."""

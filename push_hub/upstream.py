@@ -31,8 +31,6 @@ from push_hub.upstream_asking import Asking
 
 _log = logging.getLogger(__name__)
 
-_LATER = 10.0
-"""Seconds after which a topic is fetched again when a push announced what was not there yet."""
 _LONGEST_TICK = 5.0
 _BATCH = 100
 _OTHERS = 3
@@ -220,9 +218,6 @@ class Upstream:
         now = self._context.clock()
         checking = topic.id in self._checking
         self._checking.discard(topic.id)
-        if announced and not changed:
-            # The hub may be ahead of what caches in front of the publisher answer.
-            self._tasks.start(self._again(topic.id))
         if record.way is Way.LOOKING:
             await self._decide(record, topic, links, failure)
         elif record.way is Way.HUB and checking and changed and not announced:
@@ -255,10 +250,6 @@ class Upstream:
         else:
             reason = "it names no hub"
             await self._asking.put(rules.polled(now, record, reason, self._patience), record.way)
-
-    async def _again(self, topic_id: int) -> None:
-        await asyncio.sleep(_LATER)
-        await self._intake.look(topic_id, signalled=True)
 
     async def verify(
         self, token: str, mode: str, topic: str, challenge: str, lease: str, reason: str

@@ -9,7 +9,10 @@ import signal
 import pytest
 from hypothesis import settings
 
-settings.register_profile("psph", deadline=None, print_blob=True)
+EXPLORE = "PSPH_EXPLORE" in os.environ
+"""Whether hypothesis draws other examples in every run, as `.ci/long` has it do. Otherwise the same
+commit has the same examples everywhere, and a test that fails does so again."""
+settings.register_profile("psph", deadline=None, print_blob=True, derandomize=not EXPLORE)
 settings.load_profile("psph")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

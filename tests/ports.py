@@ -1,51 +1,69 @@
-"""Ports for what must know its port before it binds it, or bind it again after a kill.
+"""Ports for servers that must know their port before they bind it, or bind it again after a kill.
 
-Where a test can, it binds port 0 instead.
+A test binds port 0 where it can, and holds the socket. A port that was free a moment ago is not
+free now: `free_port` therefore reserves its ports for the life of this process, against every other
+process that runs these tests.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import cycle
+from pathlib import Path
 
-# Below the range from which systems choose for port 0 and for connections, so that nobody gets one
-# of these by chance while it is between two owners; nor does a client that tries again and again,
-# while nobody listens, connect to itself.
-_FIRST = 20_000
-_SHARES, _SHARE = 16, 750
-"""Processes that run tests at the same time have different ones."""
-
-
-def _mine() -> Iterator[int]:
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    first = _FIRST + worker % _SHARES * _SHARE
-    begin = os.getpid() % _SHARE  # another run of the tests begins elsewhere
-    return cycle([*range(first + begin, first + _SHARE), *range(first, first + begin)])
+# Below the range from which Linux chooses for port 0 and for outgoing connections: a port between
+# two owners is not given to an unrelated socket, and a client that retries while nothing listens
+# does not connect to itself.
+_PORTS = range(20_000, 32_000)
+_RESERVATIONS = Path(tempfile.gettempdir()) / "psph-test-ports"
+_reserved: list[int] = []
+"""Descriptors of the locked files. The kernel releases the locks when this process ends."""
 
 
-_ports = _mine()
+def _candidates() -> Iterator[int]:
+    begin = os.getpid() * 101 % len(_PORTS)  # processes begin at different places
+    return cycle([*_PORTS[begin:], *_PORTS[:begin]])
+
+
+_ports = _candidates()
 
 
 def free_port() -> int:
-    """One that nobody uses on the loopback interface, by TCP or by UDP; each is given once."""
-    for port in _ports:
-        with ExitStack() as stack:
-            try:
-                for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-                    probe = stack.enter_context(socket.socket(socket.AF_INET, kind))
-                    if kind is socket.SOCK_STREAM:
-                        # As servers do: connections that ended lately do not count.
-                        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port
-    raise AssertionError("unreachable: the ports go round")
+    """A TCP and UDP port of the loopback interface that no other test process is given."""
+    return next(port for port in _ports if _reserve(port) and _is_free(port))
 
 
 def free_ports(count: int) -> list[int]:
-    """Several of them."""
     return [free_port() for _ in range(count)]
+
+
+def _reserve(port: int) -> bool:
+    _RESERVATIONS.mkdir(exist_ok=True)
+    # Not inherited: a server that outlives this process must not keep the reservation.
+    descriptor = os.open(_RESERVATIONS / str(port), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return False
+    _reserved.append(descriptor)
+    return True
+
+
+def _is_free(port: int) -> bool:
+    with ExitStack() as stack:
+        try:
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                probe = stack.enter_context(socket.socket(socket.AF_INET, kind))
+                if kind is socket.SOCK_STREAM:
+                    # As servers do: connections in TIME_WAIT do not count.
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

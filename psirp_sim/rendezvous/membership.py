@@ -329,7 +329,7 @@ class Membership:
         return sum(_same(said.get(name), self.view) for name in members) >= majority(members)
 
 
-def majority(members: Sequence[str]) -> int:
+def majority(members: Sequence[object]) -> int:
     """How many of them are more than half."""
     return len(members) // 2 + 1
 

@@ -72,7 +72,7 @@ class Voting:
         self._settings = settings
         self._membership = membership
         self._send = send
-        self._started = env.now()
+        self._quiet_until = env.now() + settings.writer_lease
         env.call_later(SWEEP, self._sweep)
         self.promises: OrderedDict[bytes, Promise] = OrderedDict()
         """By topic, SId and RId; those that expire first come first."""
@@ -142,7 +142,10 @@ class Voting:
 
     def _waiting(self) -> bool:
         """Whether there may be promises that we have forgotten."""
-        return self._env.now() < self._started + self._settings.writer_lease
+        return self._env.now() < self._quiet_until
+
+    def _ms_until(self, then: int) -> int:
+        return -(min(0, self._env.now() - then) // MILLISECOND)
 
     def _promise(self, topic: bytes, client: str, epoch: int, request: int) -> Code:
         known = self.promises.get(topic)
@@ -194,7 +197,11 @@ class Voting:
         holder, left = "", 0
         if promise is not None and not promise.released:
             holder = promise.client
-            left = max(0, promise.expires - self._env.now()) // MILLISECOND
+            left = self._ms_until(promise.expires)
+        if code is Code.NOT_READY:
+            left = max(left, self._ms_until(self._quiet_until))
+            if self._membership.settled_at is None:  # which the others may tell us at any time
+                left = max(left, self._settings.retry_interval // MILLISECOND)
         vote = LeaseVote(
             ask.client,
             ask.epoch,

@@ -4,7 +4,9 @@ A candidate asks every member of the view (fencing epoch 0). When a majority has
 topic, it takes a fencing epoch above all it was told, and asks again with that one; a majority for
 it, and the topic is held for nine tenths of a writer lease from the moment the round began. Every
 third of a lease there is another round with the same epoch. A candidate that gets no majority
-gives back what it got and tries again after a while that is not the same for everybody.
+gives back what it got and tries again after a while that is not the same for everybody: not later
+than when the servers said they would have a vote to give, or at once when it has something to write
+(`hurry`).
 
 Only the votes of the latest round of a lease count. The view is learned from the votes.
 """
@@ -41,6 +43,8 @@ class Round:
     due: int = 0
     """When to repeat it, if it is a release."""
     votes: dict[str, Code] = field(default_factory=dict)
+    left_ms: dict[str, int] = field(default_factory=dict)
+    """By server: how long until it may vote for us, as far as it knows."""
 
 
 class WriterLease:
@@ -67,6 +71,8 @@ class WriterLease:
         self.resume = 0
         """When to begin a round, or to repeat the one that is not answered."""
         self.failures = 0
+        self.asked = 0
+        """When the last round began."""
         self.yields = False
         """Waits until all servers know of the successor we named before."""
         self.highest = 0
@@ -81,6 +87,10 @@ class WriterLease:
     def release(self, successor: str = "") -> None:
         """Want it no longer. A successor is given the time of one lease to take it first."""
         self._leases.release(self, successor)
+
+    def hurry(self) -> None:
+        """Ask now instead of after the pause that follows a lost vote."""
+        self._leases.hurry(self)
 
     def tell(self) -> None:
         self._changed(self)
@@ -105,6 +115,8 @@ class WriterLeases:
         self._servers = servers
         self._send = send
         self.view = NOWHERE
+        self.clock_bound = settings.writer_lease
+        """Nanoseconds that the wall clocks of two nodes differ by at most."""
         self.length = settings.writer_lease - settings.writer_lease // 10
         self.leases: dict[tuple[bytes, bytes], WriterLease] = {}
         self._giving_back: dict[tuple[bytes, bytes], Round] = {}
@@ -147,6 +159,14 @@ class WriterLeases:
         if not lease.yields:  # else it has not asked for anything yet
             self._give_back(lease, list(self.view.members), successor)
 
+    def hurry(self, lease: WriterLease) -> None:
+        """What `WriterLease.hurry` does."""
+        now = self._env.now()
+        soonest = lease.asked + self._settings.retry_interval // 4
+        if lease.round is None and not lease.mine and not lease.yields and lease.resume > soonest:
+            lease.resume = max(now, soonest)
+            self._plan(lease)
+
     def receive(self, vote: LeaseVote) -> None:
         if vote.client != self._env.node or vote.epoch != self._epoch():
             return
@@ -168,6 +188,8 @@ class WriterLeases:
             lease.holder = vote.holder
         if vote.server in lease.round.servers:
             lease.round.votes[vote.server] = vote.code
+            if vote.left_ms:
+                lease.round.left_ms[vote.server] = vote.left_ms
             self._count(lease, lease.round)
         if lease.holder not in (known, "") and not lease.mine:
             lease.found()
@@ -182,6 +204,7 @@ class WriterLeases:
             # Those we know of may be gone: anybody can tell us the view.
             servers += [name for name in self._servers() if name not in servers]
         self._giving_back.pop((lease.sid, lease.rid), None)
+        lease.asked = self._env.now()
         lease.round = Round(self._next_request(), view, self._env.now(), servers, fence)
         self._transmit(lease.sid, lease.rid, lease.round)
         self._plan(lease)
@@ -232,7 +255,12 @@ class WriterLeases:
         lease.failures += 1
         longest = self._settings.writer_lease // 4
         pause = min(self._settings.retry_interval << min(lease.failures, 8), longest)
-        lease.resume = self._env.now() + self._env.random.randint(pause // 4, pause)
+        pause = self._env.random.randint(pause // 4, pause)
+        if round is not None:
+            # Not all candidates at the same time.
+            spread = self._env.random.randint(0, self._settings.retry_interval // 8)
+            pause = min(pause, _until_majority(round, pause) + spread)
+        lease.resume = self._env.now() + pause
         self._plan(lease)
 
     def _give_back(self, lease: WriterLease, servers: list[str], successor: str = "") -> None:
@@ -352,3 +380,13 @@ class WriterLeases:
             if lease is not None and not lease.yields and now >= lease.due:
                 self._look(lease)
         self._arm()
+
+
+def _until_majority(round: Round, unknown: int) -> int:
+    """How long until a majority may vote for us, as far as the servers said so."""
+    until = sorted(
+        0 if code is Code.OK else round.left_ms.get(name, 0) * MILLISECOND or unknown
+        for name in round.view.members
+        for code in [round.votes.get(name)]
+    )
+    return until[majority(until) - 1] if until else unknown

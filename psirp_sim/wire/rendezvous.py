@@ -277,7 +277,7 @@ class LeaseVote(Message, frozen=True, array_like=True):
     """The server's own."""
     holder: Annotated[str, Meta(max_length=63)] = ""
     left_ms: Number = 0
-    """How long the holder's lease lasts at most."""
+    """How long the holder's lease lasts at most, or until the server votes at all (NOT_READY)."""
 
 
 class ViewIs(Message, frozen=True, array_like=True):

@@ -172,4 +172,5 @@ def web_update(update: Update) -> WebUpdate:
         update.body,
         update.trace_id,
         update.origin in (Origin.PUBLISHED, Origin.RECEIVED_PUBLISHED),
+        int(update.recorded_at * 1_000),
     )

@@ -8,6 +8,13 @@ should be; who publishes it is decided by the writer lease alone.
 
 A proxy that has versions which only it can publish says that it has news of the topic: the holder
 hands the lease over. A ping for a topic that another one writes is passed on to it.
+
+A proxy that knows no other one of a host needs no lease (`Standing`). It listens to the item it
+announces itself on: once its own announcement has come back, the rendezvous has told the others
+that it listens, and who does not answer soon is not there. Two that cannot hear each other may both
+come to that conclusion; `own_topics` says why nothing is lost then. As soon as one hears of
+another, it publishes nothing without a lease any more, and says so: a lease is asked for only when
+every other proxy of the host that is there has `met` us.
 """
 
 from __future__ import annotations
@@ -15,12 +22,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import partial
 
 import msgspec
 
 from bootstrap.selection import score
-from identifiers import PublisherId, RendezvousId, ScopeId, Topic, members_item_id, scope_id
+from identifiers import (
+    Position,
+    PublisherId,
+    RendezvousId,
+    ScopeId,
+    Topic,
+    members_item_id,
+    scope_id,
+)
 from identifiers.zones import zone_of_host
 from psirp_sim.client import Client
 from psirp_sim.publications.delivery import Subscription
@@ -32,6 +48,7 @@ from psph.proxy.gathering import Soon
 from psph.proxy.messages import (
     LARGEST,
     MOST_HOSTS,
+    MOST_MEMBERS,
     MOST_TOPICS,
     MalformedMessage,
     Membership,
@@ -40,13 +57,29 @@ from psph.proxy.messages import (
 )
 from psph.proxy.settings import ProxySettings
 
-MOST_MEMBERS = 64
-"""Other proxies of one zone that are taken notice of."""
 PREFIX = b"member "
 REMEMBERED = 7 * 86_400 * SECOND
 """How long somebody who is not there may come back: until then their turn is waited for."""
 NOTED = 3_600 * SECOND
 """How often it is written down that somebody is there."""
+
+
+class Standing(Enum):
+    """What a proxy knows of the others of a host.
+
+    | from    | to     | when                                                               |
+    |---------|--------|--------------------------------------------------------------------|
+    | PROBING | ALONE  | our announcement came back, and nobody answered within `probe`     |
+    | any     | SHARED | the announcement of another proxy of the host came, or is remembered |
+    | SHARED  | ALONE  | none of them was heard of for `REMEMBERED`                         |
+    """
+
+    PROBING = auto()
+    """Others may be there. Topics may be written with a lease."""
+    ALONE = auto()
+    """We know of no other. Topics are written without a lease."""
+    SHARED = auto()
+    """There are others, now or lately. Topics are written with a lease."""
 
 
 class Remembered(msgspec.Struct, frozen=True, array_like=True):
@@ -84,6 +117,12 @@ class OwnZone:
     pings: dict[str, None]
     """That the others are to be told of."""
     subscription: Subscription | None = None
+    said: Position | None = None
+    """Of our last announcement."""
+    came_back: bool = False
+    """Whether an announcement of this life has come back to us."""
+    probed: bool = False
+    """Whether others have had the time to answer since then."""
     soon: Soon = field(init=False)
     """To say what there is to say."""
 
@@ -146,10 +185,30 @@ class Cluster:
 
     def has_others(self, host: str) -> bool:
         """Whether somebody else serves a host, or did lately."""
-        since = self._env.wall() - REMEMBERED
-        return any(
-            each.heard > since and _covers(each.hosts, host) for each in self._remembered.values()
+        return any(_covers(each.hosts, host) for each in self._lately().values())
+
+    def standing(self, topic: Topic) -> Standing:
+        """Whether other proxies may write a topic of our hosts."""
+        if self.has_others(topic.host):
+            return Standing.SHARED
+        zone = self._zones.get(topic.zone)
+        return Standing.ALONE if zone is not None and zone.probed else Standing.PROBING
+
+    def is_met(self, host: str) -> bool:
+        """Whether all others of a host that are there know us, and so write nothing without a
+        lease."""
+        return all(self._env.node in each.said.met for each in self.others(host))
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether we are alone with all our hosts."""
+        return all(zone.probed for zone in self._zones.values()) and not any(
+            map(self.has_others, self._settings.hosts)
         )
+
+    def _lately(self) -> dict[str, Remembered]:
+        since = self._env.wall() - REMEMBERED
+        return {name: each for name, each in self._remembered.items() if each.heard > since}
 
     def numbers(self, publisher: PublisherId) -> bool:
         """Whether updates that somebody numbered come from the hub of one of them."""
@@ -157,9 +216,9 @@ class Cluster:
         return any(each.publisher == text for each in self._remembered.values())
 
     @property
-    def remembered(self) -> set[str]:
+    def met(self) -> set[str]:
         """The nodes of all others that we have heard of lately."""
-        return set(self._remembered)
+        return set(self._lately())
 
     def belongs_to(self, topic: Topic) -> str:
         """The node that should write a topic, of those that are there."""
@@ -218,11 +277,12 @@ class Cluster:
             settings.weight,
             _as_many(each.canonical for each in self.news.values() if each.zone == zone.name),
             pings,
+            sorted(self.met),
         )
         try:
             if item not in self._client.offers:
                 self._client.offer(*item, key=settings.key)
-            self._client.publish(*item, encode(said), {"kind": "membership"})
+            zone.said = self._client.publish(*item, encode(said), {"kind": "membership"})
         except NotPublished as error:
             self._env.log("the other proxies cannot be told", error=str(error))
             zone.soon.within(settings.retry)
@@ -234,7 +294,7 @@ class Cluster:
     # What they say
 
     def _heard(self, zone: OwnZone, event: Event) -> None:
-        pings = self._note(event) if isinstance(event, Update) else []
+        pings = self._note(zone, event) if isinstance(event, Update) else []
         left = len(pings)
 
         def done() -> None:
@@ -249,7 +309,7 @@ class Cluster:
             # Later: the fabric has not returned from handing it over.
             self._env.call_later(0, done)
 
-    def _note(self, update: Update) -> list[str]:
+    def _note(self, zone: OwnZone, update: Update) -> list[str]:
         """Who says what; the topics that were pinged there."""
         try:
             said = read_membership(update.content)
@@ -258,6 +318,7 @@ class Cluster:
             return []
         known = self.members.get(said.node)
         if said.node == self._env.node:
+            self._came_back(zone, update.position)
             return []
         if known is None and len(self.members) >= MOST_MEMBERS:
             self._counters["members_left_out"] += 1
@@ -266,23 +327,40 @@ class Cluster:
             known.end.cancel()
         end = self._env.call_later(int(said.lease * SECOND), self._end, said.node)
         self.members[said.node] = Member(said, end)
-        self._remember(said)
+        self._remember(zone, said)
         if known is None or _matters(known.said) != _matters(said):
             self._changed()
         return said.pings
 
-    def _remember(self, said: Membership) -> None:
+    def _came_back(self, zone: OwnZone, position: Position) -> None:
+        """We hear what is said here: so do we hear those who were there before us."""
+        said = zone.said
+        same_life = said is not None and said.epoch == position.epoch
+        if not zone.came_back and same_life:
+            zone.came_back = True
+            self._env.call_later(self._settings.probe, self._probed, zone)
+
+    def _probed(self, zone: OwnZone) -> None:
+        zone.probed = True
+        self._changed()
+
+    def _remember(self, zone: OwnZone, said: Membership) -> None:
         now, known = self._env.wall(), self._remembered.get(said.node)
         new = Remembered(said.publisher, said.hosts, now)
         same = known is not None and (known.publisher, known.hosts) == (new.publisher, new.hosts)
         if known is not None and same and now < known.heard + NOTED:
             return
         self._remembered[said.node] = new
+        if known is None:
+            self._say_soon(zone.name)  # that we know it
         changes: dict[bytes, bytes | None] = {
             PREFIX + said.node.encode(): msgspec.msgpack.encode(new)
         }
-        for node, each in list(self._remembered.items()):
-            if each.heard < now - REMEMBERED:
+        absent = [node for node in self._remembered if node not in self.members]
+        absent.sort(key=lambda node: self._remembered[node].heard)
+        for node in absent:
+            old = self._remembered[node].heard < now - REMEMBERED
+            if old or len(self._remembered) > MOST_MEMBERS:
                 del self._remembered[node]
                 changes[PREFIX + node.encode()] = None
         self._env.storage.write(changes)
@@ -299,7 +377,7 @@ def _covers(hosts: Sequence[str], host: str) -> bool:
 
 def _matters(said: Membership) -> tuple[object, ...]:
     """What a proxy says of itself, without what is said once."""
-    return said.publisher, said.hosts, said.priority, said.weight, said.news
+    return said.publisher, said.hosts, said.priority, said.weight, said.news, said.met
 
 
 def _as_many(topics: Iterable[str]) -> list[str]:

@@ -3,25 +3,30 @@ time, and nothing that entered at either is lost.
 
 A zone with two or three proxies that all serve its hosts, and a zone of readers with one or two.
 Websites publish at any of them: content that each counts, pings at one or at several, or nothing at
-all, to be looked at. What else happens is as in the suite `proxy`.
+all, to be looked at. Some of the proxies are started only later, and sometimes the fabric begins in
+two parts, so that they do not know of each other at first. What else happens is as in the suite
+`proxy`.
 
 What must hold besides:
 
 * **safety**: under one fencing epoch one proxy writes a topic, and no two hold its lease at once;
-  every stream is recorded in order and without a hole once it has begun; what is left out before it
-  begins was fetched, never sent by its publisher, from the moment on that somebody was told that
-  nothing will be missed;
+  who knows another one writes nothing without a lease; every stream is recorded in order and
+  without a hole once it has begun; what is left out before it begins was fetched, never sent by its
+  publisher, from the moment on that somebody was told that nothing will be missed;
 * **liveness**: soon after the last fault every reader's hub, those in the zone included, has every
   version that a publisher sent to any of the zone's hubs since, and the website's last content.
 """
 
 from __future__ import annotations
 
+from random import Random
+
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from identifiers import Position, identify
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.schedules import InvariantViolated, Trial
+from psirp_sim.runtime.simulator import stream
 from psph.proxy.model import Site, publisher_of_hub
 from psph.proxy.peers import ProxyPeer, Reading
 from psph.proxy.ports import WebUpdate, Zone
@@ -46,7 +51,22 @@ class ClusterTrial(ProxyTrial):
         super()._build()
 
     def _extras(self, lossy: float) -> None:
-        """None of them: they have nothing to do with who writes a topic."""
+        """Those of the other suite have nothing to do with who writes a topic."""
+        random = stream(self.world.seed, "joining")
+        if random.random() < 0.3:
+            self._part(set(random.sample(self._fabric, len(self._fabric) // 2)), random)
+        for name in sorted(self.proxies):
+            if random.random() < 0.3:
+                self.joins[name] = random.randrange(self.duration)
+
+    def _part(self, part: set[str], random: Random) -> None:
+        """Cut all links between some nodes of the fabric and the others, for a while."""
+        between = [key for key in self.world.channels if len(part.intersection(key)) == 1]
+        between = [key for key in between if set(key) <= set(self._fabric)]
+        until = random.randrange(self.duration)
+        for key in between:
+            self.world.cut(*key)
+            self.world.engine.at(until, self.world.heal, *key)
 
     def _add_domain(self, zone: str, lossy: float) -> None:
         random = self._random
@@ -96,8 +116,7 @@ class ClusterTrial(ProxyTrial):
         """As a chat does: to one hub after the other until it is taken."""
         if content in self.accepted[site.topic]:
             return
-        peer = self.peer(name)
-        if peer is not None and not self.world.nodes[name].paused:
+        if (peer := self._serving(name)) is not None:
             peer.hub.publish(site.topic, content, direct=True)
         hubs = [name for name, sites in self.sites.items() if site in sites]
         after = hubs[(hubs.index(name) + 1) % len(hubs)]
@@ -106,7 +125,7 @@ class ClusterTrial(ProxyTrial):
     def _ping(self, site: Site, name: str, content: bytes) -> None:
         if site.content != content:
             return  # there is something newer, and its ping
-        peer, accepted = self.peer(name), False
+        peer, accepted = self._serving(name), False
 
         def answered() -> None:
             nonlocal accepted
@@ -116,21 +135,27 @@ class ClusterTrial(ProxyTrial):
             if not accepted:
                 self._ping(site, name, content)
 
-        if peer is not None and not self.world.nodes[name].paused:
+        if peer is not None:
             peer.hub.ping(identify(site.topic), answered)
         self.world.engine.at(self.world.now + AGAIN, look)
+
+    def _serving(self, name: str) -> ProxyPeer | None:
+        """The core of a proxy whose hub answers: it does so once the proxy has begun."""
+        peer = self.peer(name)
+        ready = peer is not None and peer.proxy.begun and not self.world.nodes[name].paused
+        return peer if ready else None
 
     # What is told to the trial
 
     def publishing(
-        self, name: str, item: tuple[bytes, bytes], position: Position, turn: int | None
+        self, peer: ProxyPeer, item: tuple[bytes, bytes], position: Position, turn: int | None
     ) -> None:
-        super().publishing(name, item, position, turn)
+        super().publishing(peer, item, position, turn)
         holders = [
             other
             for other in self.proxies
-            if (peer := self.peer(other)) is not None
-            and (lease := peer.node.rendezvous.writers.leases.get(item)) is not None
+            if (holder := self.peer(other)) is not None
+            and (lease := holder.node.rendezvous.writers.leases.get(item)) is not None
             and lease.held
         ]
         if turn is not None and len(holders) > 1:

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from identifiers import PublisherId, Topic
 from psirp_sim.client import Client
+from psirp_sim.publications.events import Update
 from psirp_sim.runtime.environment import Environment, Timer
 from psph.proxy.asking import Asking
 from psph.proxy.listening import Listener, Listening
@@ -70,7 +71,7 @@ class Writers(Protocol):
         """Whether that is another proxy."""
 
     def turn(self, canonical: str) -> int:
-        """Its fencing epoch, when that is us; else 0."""
+        """Since which one it is followed, when that is us; else 0."""
 
     def has_others(self, host: str) -> bool:
         """Whether there are other proxies of a host."""
@@ -101,7 +102,7 @@ class Inflow:
         self._asking = asking
         self._counters = counters
         self._listening = Listening(
-            env, client, mapping, web, counters, writes=self._writes, progress=self._progress
+            env, client, mapping, web, counters, turn=self._turn_of, progress=self._progress
         )
         self.topics: dict[str, Incoming] = {}
         self._zones: dict[str, dict[str, Incoming]] = {}
@@ -277,9 +278,12 @@ class Inflow:
         if incoming is not None:
             self._tell(incoming)
 
-    def _writes(self, topic: Topic, publisher: PublisherId) -> bool:
-        """Whether somebody is who writes the topic now."""
+    def _turn_of(self, topic: Topic, update: Update, number: int) -> int | None:
+        """Since which turn a topic is followed whose first version came, with that number; None if
+        it is not by who writes the topic now."""
         if self._settings.serves(topic.host):
-            return self._writers.writer(topic.canonical) == publisher
+            return number if self._writers.writer(topic.canonical) == update.publisher else None
         answer = self._asking.answer(topic)
-        return answer is not None and answer.publisher == publisher.raw.hex()
+        if answer is None or answer.publisher != update.publisher.raw.hex():
+            return None
+        return answer.turn

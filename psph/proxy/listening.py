@@ -67,17 +67,18 @@ class Listening:
         web: Web,
         counters: Counter[str],
         *,
-        writes: Callable[[Topic, PublisherId], bool],
+        turn: Callable[[Topic, Update, int], int | None],
         progress: Callable[[Topic], None],
     ) -> None:
-        """`writes` says whether somebody is who writes a topic now; `progress` is called when it
-        may have come to what somebody waits for."""
+        """`turn` says since which turn a topic is followed, if a version that has the number of
+        one is by who writes it now; None if it is not. `progress` is called when it may have come
+        to what somebody waits for."""
         self._env = env
         self._client = client
         self._mapping = mapping
         self._web = web
         self._counters = counters
-        self._writes = writes
+        self._turn = turn
         self._progress = progress
 
     def start(self, listener: Listener) -> None:
@@ -212,9 +213,10 @@ class Listening:
         if listener.since is not None:
             place = (event.position.epoch, event.position.version)
             return judge(place, covered[1], listener.since, listener.old.get(stream))
-        if not self._writes(listener.topic, event.publisher):
+        since = self._turn(listener.topic, event, covered[1])
+        if since is None:
             return Verdict.WAITS
-        self.follow(listener, covered[1])
+        self.follow(listener, since)
         return Verdict.GOOD
 
     def _begin_earlier(self, listener: Listener, publisher: PublisherId, first: Place) -> None:

@@ -9,7 +9,8 @@ the ones before, or came later, misses nothing.
         {"publisher": "<32 hex digits>", "epoch": 1, "version": 7}}}
     {"answers": {"http://news.site-b.test/secret": {"refused": "this topic stays at home"}}}
     {"node": "psph-b2", "publisher": "<32 hex digits>", "hosts": ["site-b.test"], "lease": 10.0,
-        "priority": 0, "weight": 1, "news": [], "pings": ["http://news.site-b.test/feed.xml"]}
+        "priority": 0, "weight": 1, "news": [], "pings": ["http://news.site-b.test/feed.xml"],
+        "met": ["psph-b1"]}
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from msgspec import Meta
 LONGEST_TOPIC = 2_048
 MOST_TOPICS = 10_000
 MOST_HOSTS = 1_000
+MOST_MEMBERS = 64
+"""Other proxies of one zone that are taken notice of."""
+LONGEST_NODE = 255
 LONGEST_REASON = 200
 LONGEST_LEASE = 86_400.0
 LARGEST = 4 << 20
@@ -55,7 +59,8 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far the stream was when this was first answered: what comes up to there was published
     before, and is pushed to nobody."""
     turn: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
-    """The fencing epoch of its writer lease."""
+    """The turn from which on the versions of every other publisher count, too: the fencing epoch of
+    the writer lease, or before the present when the proxy writes without one."""
     refused: Annotated[str, Meta(max_length=LONGEST_REASON)] = ""
 
 
@@ -69,7 +74,7 @@ class Answers(msgspec.Struct, frozen=True):
 class Membership(msgspec.Struct, frozen=True):
     """A proxy of a zone, to the others of it."""
 
-    node: Annotated[str, Meta(min_length=1, max_length=255)]
+    node: Annotated[str, Meta(min_length=1, max_length=LONGEST_NODE)]
     """Its name in the fabric, by which a writer lease is handed over to it."""
     publisher: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
     """Who numbers updates at its hub."""
@@ -82,6 +87,10 @@ class Membership(msgspec.Struct, frozen=True):
     """Topics of which it has versions that only it can publish: it asks for their writer leases."""
     pings: Annotated[list[TopicText], Meta(max_length=MOST_TOPICS)] = []
     """Topics that were pinged at its hub since the last message, and that another one writes."""
+    met: Annotated[
+        list[Annotated[str, Meta(max_length=LONGEST_NODE)]], Meta(max_length=MOST_MEMBERS)
+    ] = []
+    """The nodes of the others that it knows: it writes no topic of theirs without a lease."""
 
 
 def encode(message: Requests | Answers | Membership) -> bytes:

@@ -114,7 +114,8 @@ class ModelHub:
         version = self._last[topic] = self._last.get(topic, 0) + 1
         position = Position(self.publisher, self.epoch, version)
         trace = self._env.random.randbytes(16).hex()
-        self._record(WebUpdate(topic, position, "text/plain", content, trace, direct))
+        now = self._env.wall() // MILLISECOND
+        self._record(WebUpdate(topic, position, "text/plain", content, trace, direct, now))
 
     def ping(self, topic: Topic, done: Callable[[], None]) -> None:
         """There is something new: fetched soon, after a crash too."""
@@ -229,13 +230,13 @@ def _pack(update: WebUpdate) -> bytes:
     return msgspec.msgpack.encode(
         (
             update.topic, str(update.position), update.content_type, update.body, update.trace_id,
-            update.published,
+            update.published, update.recorded_ms,
         )
     )  # fmt: skip
 
 
 def _unpack(value: bytes) -> WebUpdate:
-    topic, position, kind, body, trace, published = msgspec.msgpack.decode(
-        value, type=tuple[str, str, str, bytes, str, bool]
+    topic, position, kind, body, trace, published, recorded = msgspec.msgpack.decode(
+        value, type=tuple[str, str, str, bytes, str, bool, int]
     )
-    return WebUpdate(topic, Position.parse(position), kind, body, trace, published)
+    return WebUpdate(topic, Position.parse(position), kind, body, trace, published, recorded)

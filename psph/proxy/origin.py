@@ -107,7 +107,7 @@ class Origin:
         if own is None or not own.open:
             return None
         epoch, version = (0, 0) if own.last is None else place_of(own.last)
-        return Answer(self._web.publisher.raw.hex(), epoch, version, own.turn.number)
+        return Answer(self._web.publisher.raw.hex(), epoch, version, own.turn.since)
 
     def writer(self, canonical: str) -> PublisherId | None:
         """Who numbers it: our hub where it is our turn, or not open; None while it is not known."""
@@ -118,9 +118,9 @@ class Origin:
         return None if member is None else member.publisher
 
     def turn(self, canonical: str) -> int:
-        """The number of our turn; 0 when it is not."""
+        """Since which turn whoever reads it here follows it; 0 when it is not ours."""
         own = self.topics.get(canonical)
-        return 0 if own is None else own.turn.number
+        return 0 if own is None else own.turn.since
 
     def is_elsewhere(self, canonical: str) -> bool:
         """Whether another proxy of its host writes it."""
@@ -153,6 +153,7 @@ class Origin:
         """Another proxy came or went, or has news."""
         for own in list(self.topics.values()):
             self._standby(own.topic.canonical, self.has_others(own.topic.host))
+            self._writing.look(own.turn)
             if own.open:
                 self._pass_on(own)
 
@@ -220,6 +221,7 @@ class Origin:
         if own is None:
             return
         if own.held:
+            self._lost(own)  # the turn before, if we go on without a lease, or with one
             own.settled = False
             if own.covered is not None:
                 own.begin_turn(self._env.storage, own.covered)
@@ -286,10 +288,11 @@ class Origin:
         if unique:
             own.owes = True
         if own.owes:
-            self._writing.hurry(own.turn)
             self._cluster.claim(own.topic)
         elif own.turn.elsewhere:
             self._cluster.ping(own.topic)
+            return
+        self._writing.hurry(own.turn)
 
     def _pass_on(self, own: OwnTopic) -> None:
         """Everything is published: perhaps it is another one's turn."""
@@ -386,7 +389,7 @@ class Origin:
                 own.topic.sid.raw,
                 own.topic.rid.raw,
                 update.body,
-                self._mapping.describe(update, *turn_of(own, place_of(update.position))),
+                self._mapping.describe(update, *turn_of(own, update)),
                 position=update.position,
             )
         except NotPublished as error:

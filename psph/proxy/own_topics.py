@@ -1,4 +1,24 @@
-"""What a proxy knows of a topic of its own hosts, and what of that outlives a crash."""
+"""What a proxy knows of a topic of its own hosts, and what of that outlives a crash.
+
+Every version goes out with the number of a turn (`turn_of`). A reader that was told of a topic, by
+whichever proxy, with a number takes up from every other stream what has that number or a higher
+one. With a writer lease that is its fencing epoch: one writes at a time, and majorities see to it
+that the numbers grow. A proxy that is alone takes its numbers from the clock, as fencing epochs do
+where nobody remembers a higher one, and two that do not know of each other may write at the same
+time. So that a reader of either misses nothing of the other, all numbers that versions have follow
+the clock, and the margins are wider than clocks may differ (`WriterLeases.clock_bound_ms`, here d):
+
+| what                                       | number                             |
+|--------------------------------------------|------------------------------------|
+| a version recorded at t, in a leased turn  | the fencing epoch, or t - d        |
+| a version recorded at t, written alone     | the beginning of the turn + d, or t + d |
+| what readers are told, leased              | the fencing epoch                  |
+| what readers are told, alone               | the beginning of the turn - 2d     |
+
+(whichever is higher). A version that is recorded after a reader was told has a number as high as
+the reader was told, whoever told it and whoever recorded it. A version of an earlier leased turn
+has a lower one than the fencing epoch of the next.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +29,22 @@ import msgspec
 from identifiers import Position, Topic
 from psirp_sim.publications.delivery import Place
 from psirp_sim.runtime.environment import Storage, Timer
+from psph.proxy.ports import WebUpdate
 from psph.proxy.writing import Turn
 
 PREFIX = b"covered "
 MOST_TURNS = 64
 """That are remembered, of a topic."""
+
+
+class PastTurn(msgspec.Struct, frozen=True, array_like=True):
+    """One in which we published, or the present one."""
+
+    covered: Place
+    """What was covered when it began."""
+    number: int
+    alone: bool = False
+    """Without a lease."""
 
 
 class Written(msgspec.Struct, array_like=True):
@@ -25,8 +56,7 @@ class Written(msgspec.Struct, array_like=True):
     wrote: bool
     """Whether it is our turn: after a crash nobody knows how far we got, and what we have beyond
     `covered` may have reached nobody."""
-    turns: list[tuple[Place, int]]
-    """Our turns: what was covered when they began, and their fencing epochs."""
+    turns: list[PastTurn]
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +68,7 @@ class OwnTopic:
     covered: Place | None = None
     """None while it is not known yet."""
     kept: Place = (0, 0)
-    turns: list[tuple[Place, int]] = field(default_factory=list)
+    turns: list[PastTurn] = field(default_factory=list)
     newest: Place = (0, 0)
     """The last place of our stream that the hub has told us of."""
     owes: bool = False
@@ -79,8 +109,8 @@ class OwnTopic:
 
     def begin_turn(self, storage: Storage, covered: Place) -> None:
         """It is our turn."""
-        self.turns = [each for each in self.turns if each[0] < covered][1 - MOST_TURNS :]
-        self.turns.append((covered, self.turn.number))
+        self.turns = [each for each in self.turns if each.covered < covered][1 - MOST_TURNS :]
+        self.turns.append(PastTurn(covered, self.turn.number, self.turn.is_alone))
         self.write_down(storage, covered, wrote=True)
 
     def write_down(self, storage: Storage, covered: Place, *, wrote: bool) -> None:
@@ -90,10 +120,16 @@ class OwnTopic:
         storage.write({key: msgspec.msgpack.encode(written)})
 
 
-def turn_of(own: OwnTopic, place: Place) -> tuple[Place, int]:
-    """In which of our turns we first published what is at a place, and what was covered then."""
-    found = [each for each in own.turns if each[0] < place]
-    return found[-1] if found else ((place[0], 0), 0)
+def turn_of(own: OwnTopic, update: WebUpdate) -> tuple[Place, int]:
+    """What was covered when the turn began in which we first published a version, and the number
+    that the version goes out with."""
+    place, bound = place_of(update.position), own.turn.clock_bound_ms
+    found = [each for each in own.turns if each.covered < place]
+    if not found:
+        return (place[0], 0), 0
+    turn = found[-1]
+    by_clock = update.recorded_ms + (bound if turn.alone else -bound)
+    return turn.covered, max(turn.number, by_clock)
 
 
 def place_of(position: Position) -> Place:

@@ -61,9 +61,15 @@ class ProxyPeer:
         self.hub.listener = self.proxy.recorded
         self.hub.brings, self.hub.pass_on = self.proxy.brings, self.proxy.pinged
         self._reading: set[Reading] = set()
+        self.started = False
         self._begun = False
 
     def start(self) -> None:
+        joins = self.trial.joins.get(self.env.node, 0) - self.trial.world.now
+        if joins > 0:
+            self.env.call_later(joins, self.start)
+            return
+        self.started = True
         for updates in self.hub.updates.values():
             for update in updates:  # some were written down just before a crash
                 self._recorded(update)
@@ -75,15 +81,17 @@ class ProxyPeer:
         self.env.call_later(LOOKING, self._look)
 
     def receive(self, link: str, packet: bytes) -> None:
-        self.node.receive(link, packet)
+        if self.started:
+            self.node.receive(link, packet)
 
     def stop(self) -> None:
-        self.node.stop()
+        if self.started:
+            self.node.stop()
 
     @property
     def met(self) -> set[str]:
         """The other proxies of its hosts that it knows, from an earlier life perhaps."""
-        return self.proxy.cluster.remembered
+        return self.proxy.cluster.met
 
     def _look(self) -> None:
         """Readers come and go, and the hub looks after what it follows."""
@@ -110,7 +118,7 @@ class ProxyPeer:
             if "position" in options:
                 lease = leases.get((sid, rid))
                 turn = lease.fence if lease is not None and lease.held else None
-                self.trial.publishing(self.env.node, (sid, rid), options["position"], turn)
+                self.trial.publishing(self, (sid, rid), options["position"], turn)
             return publish(sid, rid, *args, **options)
 
         client.publish = watched

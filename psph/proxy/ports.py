@@ -7,7 +7,7 @@ inside the call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from identifiers import Position, PublisherId, Topic
@@ -26,6 +26,8 @@ class WebUpdate:
     """Empty where it came without a good one."""
     published: bool = False
     """Sent by its publisher rather than fetched: each one counts."""
+    recorded_ms: int = field(default=0, compare=False)
+    """When the hub that numbered it did, by its wall clock; 0 where it came over the fabric."""
 
     @property
     def is_unique(self) -> bool:

@@ -236,6 +236,7 @@ class Proxy:
                 }
                 for each in list(self.origin.topics.values())[:1_000]
             },
+            "alone": self.cluster.is_alone,
             "others": {
                 name: {"hosts": member.said.hosts, "publisher": member.said.publisher}
                 for name, member in self.cluster.members.items()

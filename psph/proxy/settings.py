@@ -27,6 +27,11 @@ class ProxySettings:
     those of the lowest priority, by weight."""
     member_lease: int = 10 * SECOND
     """How long another proxy of our hosts counts as there when it is not heard of."""
+    probe: int = 250 * MILLISECOND
+    """How long a proxy waits for the other proxies of its zone to answer, from when its own
+    announcement has come back to it through the rendezvous."""
+    probe_time_out: int = 2 * SECOND
+    """How long after its start it asks for no writer lease because it may turn out to be alone."""
     standby: int = SECOND
     """How long the proxies that a topic does not belong to leave it to the one it does."""
     request_lease: int = 60 * SECOND

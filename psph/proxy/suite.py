@@ -12,7 +12,8 @@ What must hold:
 * **safety**: a hub records every stream without a hole, in order and once, with the bytes and the
   trace id that it was published with; nothing that was forged; who was told that a topic is ready
   misses nothing that is published from then on; a hub's versions are published by who holds the
-  writer lease only; and what a callback subscribed to is not forgotten by a restart;
+  writer lease only, or knows no other proxy of the host; and what a callback subscribed to is not
+  forgotten by a restart;
 * **liveness**: soon after the last fault every hub has the latest version of what is wanted there,
   who asked for what stays at home was refused, everybody else was told that their topic is ready,
   and what nobody wants is published by nobody.
@@ -80,6 +81,8 @@ class ProxyTrial:
         """Of each topic and hub."""
         self.heard: dict[str, Streams] = {}
         """What each hub has recorded of others."""
+        self.joins: dict[str, int] = {}
+        """When a proxy is first started, if that is not at the beginning."""
         self.alive: dict[str, int] = {}
         """When each proxy was last seen at work."""
         self.native = ""
@@ -230,20 +233,30 @@ class ProxyTrial:
         """The core of a proxy that is up."""
         node = self.world.nodes.get(name)
         core = None if node is None or not node.up else node.core
-        return core if isinstance(core, ProxyPeer) else None
+        return core if isinstance(core, ProxyPeer) and core.started else None
 
     # What is told to the trial
 
-    def publishing(self, name: str, item: Item, position: Position, turn: int | None) -> None:
-        """Somebody publishes what its hub has numbered, in its turn or (None) not in it."""
+    def publishing(
+        self, peer: ProxyPeer, item: Item, position: Position, turn: int | None
+    ) -> None:
+        """Somebody publishes what its hub has numbered, with a lease or (None) without."""
+        name = peer.env.node
         if turn is not None:
-            self.sent.add((item, position))
-            self.first_sent.setdefault(item, self.world.now)
             writer = self.turns.setdefault((item, turn), name)
             if writer != name:
                 self.wrong = f"{writer} and {name} write in the same turn {turn}"
-        elif (item, position) not in self.sent:
-            self.wrong = f"{name} publishes without a writer lease"
+        elif peer.met & self._siblings(name):
+            if (item, position) not in self.sent:
+                self.wrong = f"{name} publishes without a writer lease"
+            return
+        self.sent.add((item, position))
+        self.first_sent.setdefault(item, self.world.now)
+
+    def _siblings(self, name: str) -> set[str]:
+        """The other proxies of the same hosts."""
+        hosts = self.proxies[name].hosts
+        return {other for other, each in self.proxies.items() if each.hosts == hosts} - {name}
 
     def was_there(self, name: str, reading: Reading) -> bool:
         """Whether a topic of another zone had a version in the fabric when a reader came."""

@@ -1,9 +1,19 @@
-"""Whose turn it is to write a topic: the writer lease of each, and when to hand it over.
+"""Whose turn it is to write a topic: with a writer lease, or alone without one.
 
-The proxy that a topic belongs to asks for its lease at once, the others a little later; they stand
-by then, and the lease is theirs when the holder dies. Who holds it gives it to one that has news
-of the topic, and else to the one it belongs to, unless its own publisher sends it content: then it
-stays where that comes in.
+A proxy that knows no other one of the topic's host needs no lease: it is its turn, until it hears
+of another one. Where there are others, the proxy that a topic belongs to asks for its lease at
+once, the others a little later; they stand by then, and the lease is theirs when the holder dies.
+Who holds it gives it to one that has news of the topic, and else to the one it belongs to, unless
+its own publisher sends it content: then it stays where that comes in.
+
+Every turn that has not come names what it waits for:
+
+| waits for                                  | until                                          |
+|--------------------------------------------|------------------------------------------------|
+| whether there are others                   | `Cluster` knows (`look`), `probe_time_out` at most |
+| another proxy to know us (`Cluster.is_met`) | it says so, or is gone (`look`)                |
+| the one that the topic belongs to          | `standby`, or an update (`hurry`)              |
+| votes                                      | they come, or an update (`hurry`)              |
 """
 
 from __future__ import annotations
@@ -12,9 +22,9 @@ from collections.abc import Callable
 
 from identifiers import Topic
 from psirp_sim.rendezvous.writer import WriterLease, WriterLeases
-from psirp_sim.runtime.durations import SECOND
+from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.environment import Environment, Timer
-from psph.proxy.cluster import Cluster
+from psph.proxy.cluster import Cluster, Standing
 from psph.proxy.settings import ProxySettings
 
 REST = 30 * SECOND
@@ -27,26 +37,43 @@ class Turn:
     def __init__(self, writing: Writing, topic: Topic, changed: Callable[[], None]) -> None:
         self.topic = topic
         self.lease: WriterLease | None = None
+        self.alone_since_ms = 0
+        """When a turn without a lease began, by the wall clock; 0 when there is none."""
         self.waiting: Timer | None = None
-        """Until we ask for a lease that should be another's."""
+        """Until we ask for a lease that should be another's, or may not be needed."""
         self.rests_until = 0
+        self.clock_bound_ms = writing.clock_bound_ms
         self._writing = writing
         self._changed = changed
 
     @property
+    def is_alone(self) -> bool:
+        """Whether we may write now without a lease."""
+        return self.alone_since_ms > 0
+
+    @property
     def held(self) -> bool:
         """Whether we may write now."""
-        return self.lease is not None and self.lease.held
+        return self.is_alone or (self.lease is not None and self.lease.held)
 
     @property
     def number(self) -> int:
-        """The fencing epoch of our turn; 0 when it is not."""
+        """Of our turn, as `own_topics` explains; 0 when it is not."""
+        if self.is_alone:
+            return self.alone_since_ms + self.clock_bound_ms
         return self.lease.fence if self.lease is not None and self.lease.held else 0
+
+    @property
+    def since(self) -> int:
+        """The number that readers are told; 0 when it is not our turn."""
+        if self.is_alone:
+            return max(0, self.alone_since_ms - 2 * self.clock_bound_ms)
+        return self.number
 
     @property
     def elsewhere(self) -> str:
         """The node that writes it, when that is another one; empty when it is not known."""
-        if self.lease is None or self.lease.held or self.lease.holder == self._writing.node:
+        if self.lease is None or self.held or self.lease.holder == self._writing.node:
             return ""
         return self.lease.holder
 
@@ -64,20 +91,26 @@ class Writing:
         self._settings = settings
         self._leases = leases
         self._cluster = cluster
+        self.clock_bound_ms = leases.clock_bound // MILLISECOND
         self.node = env.node
 
     def begin(self, topic: Topic, changed: Callable[[], None]) -> Turn:
         """Want to write a topic; `changed` when the turn came, went, or was found to be another's;
         never before this returns."""
         turn = Turn(self, topic, changed)
-        if self._cluster.belongs_to(topic) == self.node:
-            self._ask(turn)
-        else:
-            turn.waiting = self._env.call_later(self._settings.standby, self._waited, turn)
+        match self._cluster.standing(topic):
+            case Standing.ALONE:
+                turn.waiting = self._env.call_later(0, self._waited, turn)
+            case Standing.PROBING:
+                patience = self._settings.probe_time_out
+                turn.waiting = self._env.call_later(patience, self._waited, turn)
+            case Standing.SHARED:
+                self._stand_by(turn)
         return turn
 
     def end(self, turn: Turn, successor: str = "") -> None:
         """Do not want to any more."""
+        turn.alone_since_ms = 0
         if turn.waiting is not None:
             turn.waiting.cancel()
             turn.waiting = None
@@ -85,11 +118,27 @@ class Writing:
             lease, turn.lease = turn.lease, None
             lease.release(successor)
 
+    def look(self, turn: Turn) -> None:
+        """Another proxy came, went, or says something else; or it is known that there is none."""
+        standing = self._cluster.standing(turn.topic)
+        if standing is Standing.ALONE and not turn.is_alone:
+            self._write_alone(turn)
+        elif standing is not Standing.ALONE and turn.is_alone:
+            self.end(turn)
+            self._stand_by(turn)
+            turn.told()
+        elif standing is Standing.SHARED and not turn.is_alone and turn.lease is None:
+            if turn.waiting is not None:
+                turn.waiting.cancel()
+                turn.waiting = None
+            self._stand_by(turn)
+
     def hurry(self, turn: Turn) -> None:
         """There is something to write, so it is not left to the others."""
-        if turn.waiting is not None:
-            turn.waiting.cancel()
-            self._waited(turn)
+        if turn.lease is not None:
+            turn.lease.hurry()
+        elif self._cluster.standing(turn.topic) is Standing.SHARED:
+            self._ask(turn)
 
     def successor(self, turn: Turn, *, settled: bool) -> str:
         """Who should write instead of us; empty when nobody should. A topic that is `settled` here
@@ -112,9 +161,31 @@ class Writing:
 
     def _waited(self, turn: Turn) -> None:
         turn.waiting = None
-        self._ask(turn)
+        if self._cluster.standing(turn.topic) is Standing.ALONE:
+            self._write_alone(turn)
+        else:
+            self._ask(turn)
+
+    def _write_alone(self, turn: Turn) -> None:
+        self.end(turn)
+        turn.alone_since_ms = self._env.wall() // MILLISECOND
+        turn.told()
+
+    def _stand_by(self, turn: Turn) -> None:
+        """Ask for the lease now, or a little later where the topic belongs to another one."""
+        if self._cluster.belongs_to(turn.topic) == self.node:
+            self._ask(turn)
+        else:
+            turn.waiting = self._env.call_later(self._settings.standby, self._waited, turn)
 
     def _ask(self, turn: Turn) -> None:
+        """Ask for the lease, unless another one may still write without; `look` tries again."""
+        if turn.waiting is not None:
+            turn.waiting.cancel()
+            turn.waiting = None
         topic = turn.topic
-        turn.lease = self._leases.acquire(topic.sid.raw, topic.rid.raw, lambda lease: turn.told())
-        turn.lease.found = turn.told
+        if self._cluster.is_met(topic.host):
+            turn.lease = self._leases.acquire(
+                topic.sid.raw, topic.rid.raw, lambda lease: turn.told()
+            )
+            turn.lease.found = turn.told

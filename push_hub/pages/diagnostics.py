@@ -14,7 +14,7 @@ from push_hub.following import Following, Way
 from push_hub.hub import Hub
 from push_hub.lifecycle import RECEIVING
 from push_hub.masking import masked_callback, masked_topic
-from push_hub.store.records import SubscriptionRecord, TopicRecord
+from push_hub.store.records import Progress, SubscriptionRecord, TopicRecord
 
 VERSIONS: Final = 20
 Values = dict[str, Any]
@@ -62,9 +62,12 @@ async def details(
     about = await overview(hub, topic, show)
     subscriptions = await store.subscriptions(topic_id=topic.id, after=after, limit=limit + 1)
     following = await store.following(topic.id)
+    now = hub.context.clock()
+    latest = await store.progress(topic.id, now)
     spellings = [show(each) for each in await store.spellings(topic.id)]
     return {
         **about,
+        "now": now,
         "sid": topic.sid.hex(),
         "rid": topic.rid.hex(),
         "spellings": list(dict.fromkeys(spellings)),
@@ -74,13 +77,17 @@ async def details(
             "url": show(topic.fetch_url),
             "last_at": topic.last_fetch_at,
             "result": about["result"],
+            "pings": topic.ping_serial,
+            "fetched_pings": topic.fetched_serial,
             "failures_in_a_row": topic.fetch_failures,
+            "rechecks": topic.rechecks,
             "next_at": topic.fetch_due,
             "etag": topic.etag,
             "last_modified": topic.last_modified,
             "content_type": topic.content_type,
         },
         "last_ping_at": topic.last_ping_at,
+        "latest": None if latest is None else _latest(latest),
         "versions": [
             {
                 "position": str(each.position),
@@ -93,6 +100,18 @@ async def details(
         ],
         "subscriptions": [_subscription(each, show, trusted) for each in subscriptions[:limit]],
         "next_subscriptions": subscriptions[limit - 1].id if len(subscriptions) > limit else None,
+    }
+
+
+def _latest(latest: Progress) -> Values:
+    """Numbers only: who the callbacks are is not for everybody."""
+    return {
+        "position": str(latest.position),
+        "new_entries": latest.new_entries,
+        "delivered": latest.delivered,
+        "owed": latest.owed,
+        "retrying": latest.retrying,
+        "next_at": latest.next_at,
     }
 
 

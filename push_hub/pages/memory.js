@@ -1,11 +1,11 @@
 // What the page remembers in this browser: the topics, how far each was seen, and what was shown.
 // Position and entries are written together, so that a reload neither loses nor doubles anything.
 
-const KEY = `psph hub ${location.pathname}`;
+export const KEY = `psph hub ${location.pathname}`;
 const MAX_ITEMS = 200;
 const MAX_CHARACTERS = 1_500_000;
 
-function storage() {
+export function storage() {
   try {
     return window.localStorage;
   } catch {

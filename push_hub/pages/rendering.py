@@ -89,6 +89,7 @@ def topic_page(topic: Values, root: str, *, trusted: bool) -> str:
         ("ETag", _text(fetch["etag"])),
         ("Last-Modified", _text(fetch["last_modified"])),
         ("Subscribers", _number(topic["subscribers"])),
+        ("Latest version", _deliveries(topic["latest"])),
         ("Browsers watching", _number(topic["streams"])),
         ("Scope id", f"<code>{escape(topic['sid'])}</code>"),
         ("Rendezvous id", f"<code>{escape(topic['rid'])}</code>"),
@@ -112,6 +113,16 @@ def topic_page(topic: Values, root: str, *, trusted: bool) -> str:
         )
     body.append(f'<p class="note"><a href="{escape(here)}?format=json">As JSON</a></p>')
     return _page(topic["topic"], root, "\n".join(body))
+
+
+def _deliveries(latest: Values | None) -> str:
+    """How far the latest version is with its callbacks."""
+    if latest is None:
+        return _text(None)
+    done = f"{_number(latest['delivered'])} delivered, {_number(latest['owed'])} owed"
+    if latest["next_at"] is None:
+        return done
+    return f"{done}; next attempt {_time(latest['next_at'])}"
 
 
 def _followed(following: Values | None) -> list[tuple[str, str]]:

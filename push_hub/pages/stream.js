@@ -2,8 +2,12 @@
 // the stream anew instead of letting EventSource repeat the URL it began with. When it is lost and
 // one attempt to have it back fails, the page goes on at another hub of the domain, where there is
 // one, and stays there for as long as that works.
+//
+// All tabs of a browser have the same topics, and share the stream: one of them leads and has it, and
+// passes on what it brings. A tab that comes later gets all that the leader shows.
 
-import { positions } from "./memory.js";
+import { Leading } from "./leading.js";
+import { KEY, positions, storage } from "./memory.js";
 
 const LONGEST_URL = 6_000; // servers and proxies accept about 8,000
 const MOST_TOPICS = 100;
@@ -47,6 +51,8 @@ function hubs() {
 export class Stream {
   #topics;
   #handlers;
+  #leading;
+  #followed = ["idle", "", ""]; // the state, as the leader said it last
   #sources = [];
   #open = new Set();
   #hubs = hubs();
@@ -58,28 +64,63 @@ export class Stream {
   #generation = 0;
 
   // `topics` is asked whenever a connection is made. Handlers: update(data), gap(data),
-  // reset(data), state(name, detail, hub): the hub in use, "" for the one that the page came from.
+  // reset(data), state(name, detail, hub): the hub in use, "" for the one that the page came from;
+  // shown(): all that this tab shows, and show(shown): what the leader does.
   constructor(topics, handlers) {
     this.#topics = topics;
     this.#handlers = handlers;
-    window.addEventListener("online", () => this.restart());
-    window.addEventListener("pagehide", () => this.#close());
-    window.addEventListener("pageshow", (event) => event.persisted && this.restart());
+    // Tabs know each other's topics by what is stored: without that each is on its own.
+    const name = storage() ? KEY : `${KEY} ${crypto.getRandomValues(new Uint32Array(4)).join()}`;
+    this.#leading = new Leading(name, {
+      lead: () => this.#lead(),
+      follow: () => this.#close(),
+      heard: (message) => this.#hear(message),
+      greet: () => ({ kind: "shown", data: this.#handlers.shown(), state: this.#followed }),
+    });
+    window.addEventListener("online", () => this.#leading.leads && this.restart());
+    window.addEventListener("pagehide", () => this.#leading.stop());
+    window.addEventListener("pageshow", (event) => event.persisted && this.#leading.start());
   }
 
   // Connect, or connect again because the topics changed or the visitor asked.
   restart() {
+    if (!this.#leading.leads) {
+      this.#leading.start();
+      this.#leading.ask();
+      return;
+    }
     this.#failures = 0;
     this.#connect();
   }
 
   // Where the hub in use is: URLs begin with it.
   get hub() {
-    return this.#hubs[this.#at];
+    return this.#leading.leads ? this.#hubs[this.#at] : this.#followed[2];
+  }
+
+  #lead() {
+    this.#at = Math.max(0, this.#hubs.indexOf(this.#followed[2]));
+    this.restart();
+  }
+
+  #hear({ kind, data, state }) {
+    if (kind === "shown") this.#handlers.show(data);
+    else if (data) this.#handlers[kind](data);
+    if (state.join() === this.#followed.join()) return;
+    this.#followed = state;
+    this.#handlers.state(...state);
   }
 
   #state(name, detail) {
-    this.#handlers.state(name, detail, this.hub);
+    this.#followed = [name, detail, this.hub];
+    this.#handlers.state(...this.#followed);
+    this.#leading.say({ kind: "state", state: this.#followed });
+  }
+
+  // To this page and to the other tabs.
+  #told(kind, data) {
+    this.#handlers[kind](data);
+    this.#leading.say({ kind, data, state: this.#followed });
   }
 
   #close() {
@@ -111,7 +152,7 @@ export class Stream {
     };
     this.#sources = wanted.map((url) => {
       const source = new EventSource(url);
-      const told = (kind) => current((event) => this.#handlers[kind](JSON.parse(event.data)));
+      const told = (kind) => current((event) => this.#told(kind, JSON.parse(event.data)));
       source.addEventListener("message", told("update"));
       source.addEventListener("gap", told("gap"));
       source.addEventListener("reset", told("reset"));

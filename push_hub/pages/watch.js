@@ -285,6 +285,8 @@ const stream = new Stream(() => state.topics, {
   update,
   gap: (data) => noticed("gap", data),
   reset: (data) => noticed("reset", data),
+  shown: () => ({ topics: state.topics, items: state.items }),
+  show: adopt,
   state: (kind, detail, hub) => {
     at("connection").dataset.state = kind;
     at("connection").textContent = STATES[kind](detail, hub && new URL(hub).host);
@@ -310,7 +312,7 @@ document.addEventListener("visibilitychange", () => {
 });
 window.addEventListener("pagehide", () => saving && saveNow());
 
-// Another tab added or removed topics. How far each tab has seen is its own.
+// Another tab added or removed topics.
 changedElsewhere((theirs) => {
   const before = state.topics.map((each) => each.canonical);
   const now = theirs.topics.map((each) => each.canonical);
@@ -323,6 +325,21 @@ changedElsewhere((theirs) => {
   showTopics();
   stream.restart();
 });
+
+// What the tab with the stream shows. What was added or removed here a moment ago it may not know yet.
+function adopt({ topics, items }) {
+  const places = (some) => JSON.stringify(some.map(({ canonical, seen }) => [canonical, seen]));
+  const ours = topics.filter((each) => byCanonical(each.canonical));
+  if (places(ours) === places(ours.map((each) => byCanonical(each.canonical)))) return;
+  for (const { canonical, title, position, seen, last } of ours) {
+    Object.assign(byCanonical(canonical), { title, position, seen, last });
+  }
+  const known = new Set(topics.map((each) => each.canonical));
+  dropItems((item) => known.has(item.canonical));
+  addItems(items.filter((item) => byCanonical(item.canonical)));
+  showTopics();
+  saveSoon();
+}
 
 const remembered = state.items;
 state.items = [];

@@ -22,6 +22,7 @@ from push_hub.store.records import (
     Identity,
     NewUpdate,
     Origin,
+    Progress,
     Recorded,
     Statistics,
     SubscriptionRecord,
@@ -132,9 +133,10 @@ class Store(Protocol):
         *,
         etag: str | None,
         last_modified: str | None,
-        digest: bytes | None,
+        recheck_at: float | None = None,
     ) -> int:
-        """A fetch for ping number `serial` found nothing new.
+        """A fetch for ping number `serial` found nothing new, and is made again at `recheck_at`
+        unless a ping comes before.
 
         A first version that was kept back is owed now, if a ping led to the fetch: how often.
         """
@@ -237,6 +239,9 @@ class Store(Protocol):
 
     async def versions(self, topic_id: int, limit: int) -> list[Version]:
         """The updates in the history, newest first."""
+
+    async def progress(self, topic_id: int, now: float) -> Progress | None:
+        """The update last recorded, and how far it is with its callbacks; None before the first."""
 
     async def find(self, topic_id: int, position: Position) -> int | None:
         """The number of the update with this position; None when it is not in the history."""

@@ -45,6 +45,10 @@ class TopicRecord:
     last_update_at: float | None
     last_error: str | None
     """Why the last fetch failed; None when it did not."""
+    signalled: bool
+    """Whether a ping, or another hub, says that it changed, and no fetch has shown it yet."""
+    rechecks: int
+    """Fetches planned since then because an answer without news may come from a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +179,21 @@ class Version:
     content_type: str
     size: int
     recorded_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The latest version of a topic, and how far it is with its callbacks."""
+
+    position: Position
+    new_entries: int | None
+    """Entries that are new or changed in it; None for what is no feed."""
+    delivered: int
+    owed: int
+    retrying: int
+    """Of those owed, how many wait for another attempt."""
+    next_at: float | None
+    """When the first of these attempts is due."""
 
 
 @dataclass(frozen=True, slots=True)

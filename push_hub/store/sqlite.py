@@ -31,6 +31,7 @@ from push_hub.store.records import (
     Identity,
     NewUpdate,
     Origin,
+    Progress,
     Recorded,
     Statistics,
     SubscriptionRecord,
@@ -159,11 +160,11 @@ class SqliteStore:
         *,
         etag: str | None,
         last_modified: str | None,
-        digest: bytes | None,
+        recheck_at: float | None = None,
     ) -> int:
         def operation(db: sqlite3.Connection) -> int:
             released = updates.release(db, topic_id, now)
-            topics.note_fetch(db, topic_id, serial, now, etag, last_modified, digest)
+            topics.note_fetch(db, topic_id, serial, now, etag, last_modified, recheck_at)
             return released
 
         return await self._engine.write(operation)
@@ -278,6 +279,9 @@ class SqliteStore:
 
     async def versions(self, topic_id: int, limit: int) -> list[Version]:
         return await self._engine.read(lambda db: kept.versions(db, topic_id, limit))
+
+    async def progress(self, topic_id: int, now: float) -> Progress | None:
+        return await self._engine.read(lambda db: deliveries.progress(db, topic_id, now))
 
     async def find(self, topic_id: int, position: Position) -> int | None:
         return await self._engine.read(lambda db: kept.find(db, topic_id, position))

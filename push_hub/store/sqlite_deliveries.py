@@ -22,6 +22,7 @@ from push_hub.store.records import (
     DeliveryResult,
     Exchanged,
     Outcome,
+    Progress,
     SubscriptionRecord,
     Waiting,
 )
@@ -52,6 +53,31 @@ def listing(connection: sqlite3.Connection, after: int, limit: int) -> list[Wait
         )
         for row in rows
     ]  # fmt: skip
+
+
+def progress(connection: sqlite3.Connection, topic_id: int, now: float) -> Progress | None:
+    """The latest update of a topic, and how far it is with its callbacks."""
+    latest = connection.execute(
+        "SELECT seq, publisher, epoch, version, recorded_at, json_array_length(entries) AS entries"
+        " FROM updates WHERE topic = ? ORDER BY seq DESC LIMIT 1",
+        (topic_id,),
+    ).fetchone()
+    if latest is None:
+        return None
+    # `last_seq` alone is not enough: a subscription begins with that of the time.
+    (delivered,) = connection.execute(
+        "SELECT count(*) FROM subscriptions WHERE topic_id = ? AND last_seq >= ?"
+        " AND last_success_at >= ? AND state IN ('active', 'renewing')",
+        (topic_id, latest["seq"], latest["recorded_at"]),
+    ).fetchone()
+    owed, retrying, next_at = connection.execute(
+        "SELECT count(*), count(CASE WHEN s.next_due > ?3 THEN 1 END),"
+        " min(CASE WHEN s.next_due > ?3 THEN s.next_due END) FROM deliveries d"
+        " JOIN subscriptions s ON s.id = d.subscription WHERE d.topic_id = ?1 AND d.seq = ?2",
+        (topic_id, latest["seq"], now),
+    ).fetchone()
+    position = Position(PublisherId(latest["publisher"]), latest["epoch"], latest["version"])
+    return Progress(position, latest["entries"], delivered, owed, retrying, next_at)
 
 
 def exchange(

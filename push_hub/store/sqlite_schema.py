@@ -125,6 +125,11 @@ _VERSION_3: Final = (
 )
 
 _VERSION_4: Final = (
+    # Fetches made since the last ping because an answer without news may come from a cache.
+    "ALTER TABLE topics ADD COLUMN rechecks INTEGER NOT NULL DEFAULT 0",
+)
+
+_VERSION_5: Final = (
     # How the last run ended (`sqlite_identity`). Of an older database that is not known, so its
     # first start here begins a new epoch.
     "ALTER TABLE identity ADD COLUMN boot TEXT NOT NULL DEFAULT ''",
@@ -132,7 +137,7 @@ _VERSION_4: Final = (
     "ALTER TABLE identity ADD COLUMN synced INTEGER NOT NULL DEFAULT 0",
 )
 
-MIGRATIONS: Final = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
+MIGRATIONS: Final = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
 VERSION: Final = len(MIGRATIONS)
 
 

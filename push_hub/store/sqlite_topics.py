@@ -79,7 +79,10 @@ def ping(
     now: float,
     create: bool,
 ) -> list[TopicRecord]:
-    """Raise the ping number of each topic and its relatives; due at once unless postponed."""
+    """Raise the ping number of each topic and its relatives; due at once unless postponed.
+
+    A ping does not wait for a retry or a recheck that an earlier one led to.
+    """
     found: list[TopicRecord] = []
     for topic, trace_id in topics:
         if create:
@@ -98,8 +101,9 @@ def ping(
         for canonical in (topic.canonical, *(other for (other,) in others)):
             rows = connection.execute(
                 "UPDATE topics SET ping_serial = ping_serial + 1, trace_id = ?, last_ping_at = ?,"
-                " signalled = 1, fetch_failures = 0, fetch_due = CASE WHEN fetch_failures = 0"
-                " THEN max(coalesce(fetch_due, 0), ?) ELSE ? END"
+                " signalled = 1, fetch_failures = 0, rechecks = 0, fetch_due = CASE"
+                " WHEN fetch_failures = 0 AND rechecks = 0 THEN max(coalesce(fetch_due, 0), ?)"
+                " ELSE ? END"
                 f" WHERE canonical = ? RETURNING {_COLUMNS}",
                 (trace_id, now, now, now, canonical),
             ).fetchall()
@@ -131,15 +135,17 @@ def note_fetch(
     now: float,
     etag: str | None,
     last_modified: str | None,
-    digest: bytes | None,
+    recheck_at: float | None = None,
 ) -> None:
-    """A fetch for this ping number succeeded. Pings that came meanwhile make another one due."""
+    """A fetch for this ping number succeeded. Pings that came meanwhile make another one due; so
+    does an answer that has to be checked again, and then the topic stays `signalled`."""
     connection.execute(
-        "UPDATE topics SET fetched_serial = max(fetched_serial, ?), etag = ?, last_modified = ?,"
-        " digest = coalesce(?, digest), last_fetch_at = ?, last_error = NULL, fetch_failures = 0,"
-        " signalled = signalled AND ping_serial > ?1,"
-        " fetch_due = CASE WHEN ping_serial > ? THEN ? END WHERE id = ?",
-        (serial, etag, last_modified, digest, now, serial, now, topic_id),
+        "UPDATE topics SET fetched_serial = max(fetched_serial, ?1), etag = ?2, last_modified = ?3,"
+        " last_fetch_at = ?4, last_error = NULL, fetch_failures = 0,"
+        " signalled = signalled AND (ping_serial > ?1 OR ?5 IS NOT NULL),"
+        " rechecks = CASE WHEN ping_serial > ?1 OR ?5 IS NULL THEN 0 ELSE rechecks + 1 END,"
+        " fetch_due = CASE WHEN ping_serial > ?1 THEN ?4 ELSE ?5 END WHERE id = ?6",
+        (serial, etag, last_modified, now, recheck_at, topic_id),
     )
 
 
@@ -173,7 +179,7 @@ def skip_fetch(connection: sqlite3.Connection, topic_id: int, serial: int, now: 
     """Nothing is fetched for this ping number. Pings that came meanwhile make another one due."""
     connection.execute(
         "UPDATE topics SET fetched_serial = max(fetched_serial, ?1), fetch_failures = 0,"
-        " signalled = signalled AND ping_serial > ?1,"
+        " signalled = signalled AND ping_serial > ?1, rechecks = 0,"
         " fetch_due = CASE WHEN ping_serial > ?1 THEN ?2 END WHERE id = ?3",
         (serial, now, topic_id),
     )
@@ -200,8 +206,10 @@ def refetch(
 ) -> None:
     """Make a fetch due without a ping; `signalled` when somebody else said that it changed."""
     connection.execute(
-        "UPDATE topics SET ping_serial = ping_serial + 1, trace_id = ?,"
-        " signalled = signalled OR ?, fetch_due = coalesce(fetch_due, ?) WHERE id = ?",
+        "UPDATE topics SET ping_serial = ping_serial + 1, trace_id = ?1,"
+        " signalled = signalled OR ?2, rechecks = CASE WHEN ?2 THEN 0 ELSE rechecks END,"
+        " fetch_due = CASE WHEN rechecks > 0 THEN ?3 ELSE coalesce(fetch_due, ?3) END"
+        " WHERE id = ?4",
         (trace_id, signalled, now, topic_id),
     )
 

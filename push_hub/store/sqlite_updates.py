@@ -121,7 +121,7 @@ def _note(connection: sqlite3.Connection, new: NewUpdate, seq: int, now: float) 
     )
     if new.fetched_serial is not None:
         sqlite_topics.note_fetch(
-            connection, new.topic_id, new.fetched_serial, now, new.etag, new.last_modified, None
+            connection, new.topic_id, new.fetched_serial, now, new.etag, new.last_modified
         )
     if new.known is None:
         return

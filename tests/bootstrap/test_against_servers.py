@@ -27,6 +27,7 @@ from tests.bootstrap.registering import (
     settings_for,
     until,
 )
+from tests.ports import free_port
 
 ZONES = {
     "site-a.test": (
@@ -483,13 +484,6 @@ async def _listening():
     return listener, listener.sockets[0].getsockname()[1]
 
 
-async def _dead_port():
-    listener, port = await _listening()
-    listener.close()
-    await listener.wait_closed()
-    return port
-
-
 async def _leave_behind(server, port, host="psph2", priority=0):
     """The record of a PSPH that was killed."""
     record = f"{priority} 10 {port} {host}.{server.zone}."
@@ -500,7 +494,7 @@ def test_a_dead_peer_is_taken_over_from_if_allowed(server):
     async def main():
         zone, lines = Zone(server), Lines()
         living, port = await _listening()
-        dead = await _dead_port()
+        dead = free_port()
         async with living:
             await _leave_behind(server, port)
             await _leave_behind(server, dead, "psph3")  # by the wildcard
@@ -525,7 +519,7 @@ def test_a_dead_peer_is_taken_over_from_if_allowed(server):
 def test_a_dead_peer_stays_unless_it_is_allowed(server):
     async def main():
         lines = Lines()
-        dead = await _dead_port()
+        dead = free_port()
         await _leave_behind(server, dead)
         async with registered(settings_for(server), log=lines.log) as registrar:
             await until(lambda: registrar.state["site-a.test"].peers)
@@ -562,7 +556,7 @@ def test_a_peer_that_changed_its_record_meanwhile_stays(server):
     from bootstrap.registration.updating import ChangedMeanwhile, update
 
     async def main():
-        zone, dead = Zone(server), await _dead_port()
+        zone, dead = Zone(server), free_port()
         await _leave_behind(server, dead)
         async with registered(settings_for(server)) as registrar:
             keeper = registrar._keepers["site-a.test"]

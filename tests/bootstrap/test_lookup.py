@@ -16,6 +16,7 @@ from bootstrap import BootstrapError, LookupSettings, NameServerFailed, Server
 from bootstrap.lookup import MAX_ALIASES, look_up, system_servers
 from tests.bootstrap.name_servers import ZONE, bind, embedded
 from tests.bootstrap.scripted import scripted
+from tests.ports import free_port
 
 QUICK = LookupSettings(timeout=0.5, attempts=2, total=30)
 PATIENT = LookupSettings(timeout=20, attempts=1, total=30)
@@ -149,7 +150,7 @@ def test_the_next_server_is_asked_when_one_is_down_or_refuses():
         async with scripted() as refusing:
             refusing.hook = lambda query, tcp: _with_rcode(query, dns.rcode.REFUSED)
             server.put("a.test", "A", "192.0.2.1")
-            servers = [Server("127.0.0.1", _closed_port()), refusing.server, server.server]
+            servers = [Server("127.0.0.1", free_port()), refusing.server, server.server]
             answer = await look_up("a.test", "A", servers, PATIENT)
             assert answer.nameserver == str(server.server)
             assert len(refusing.questions) == 1
@@ -160,7 +161,7 @@ def test_the_next_server_is_asked_when_one_is_down_or_refuses():
 def test_all_reasons_are_said_in_one_line():
     async def conversation(failing):
         failing.hook = lambda query, tcp: _with_rcode(query, dns.rcode.SERVFAIL)
-        down, silent = Server("127.0.0.1", _closed_port()), None
+        down, silent = Server("127.0.0.1", free_port()), None
         async with scripted() as mute:
             mute.hook = lambda query, tcp: None
             silent = mute.server
@@ -443,9 +444,3 @@ def _with_rcode(query, rcode):
     answer = dns.message.make_response(query)
     answer.set_rcode(rcode)
     return answer
-
-
-def _closed_port():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

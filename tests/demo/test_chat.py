@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 import secrets
 
+from demo.conversations import GREETING
 from tests.demo.up import Reader, until
 
 ALICE, BOB = "alice@site-a.test", "bob@site-b.test"
 
 
+def messages(page, me):
+    """Without what the world begins with."""
+    every = [each for each in page.of("chat") if each["me"] == me]
+    return [each for each in every if each["text"] != GREETING]
+
+
 def texts(page, me):
-    return [each["text"] for each in page.of("chat") if each["me"] == me]
+    return [each["text"] for each in messages(page, me)]
 
 
 def here(page):
@@ -40,7 +47,7 @@ def test_two_users_talk_see_each_other_and_find_their_history(world):
                     for reader in (ALICE, BOB):
                         await until(lambda reader=reader: texts(page, reader) == said, reader)
             await until(lambda: here(page) == {ALICE, BOB}, "both to be here")
-            after = [each["after"] for each in page.of("chat") if each["me"] == ALICE]
+            after = [each["after"] for each in messages(page, ALICE)]
         async with Reader(world, "reloaded") as page:
             await page.wish(chats=[{"me": ALICE, "with": BOB}])
             await until(lambda: texts(page, ALICE) == said, "the history")
@@ -77,6 +84,44 @@ def test_what_the_psph_refuses_is_passed_on(world):
             await page.wish(chats=[{"me": ALICE, "with": "no jid at all"}])
             (refused,) = await until(lambda: page.of("refused"))
             assert (refused["me"], refused["with"]) == (ALICE, "no jid at all")
+
+    asyncio.run(main())
+
+
+def test_a_world_begins_with_a_line_of_chat(world):
+    async def main():
+        async with Reader(world, "greeted") as page:
+            await page.wish(chats=[{"me": BOB, "with": ALICE}])
+            (said,) = await until(lambda: [c for c in page.of("chat") if c["text"] == GREETING])
+            assert (said["from"], said["to"]) == (ALICE, BOB)
+
+    asyncio.run(main())
+
+
+def test_each_topic_and_conversation_says_how_it_stands(world):
+    def states(page, whose):
+        return [each["state"] for each in page.of("state") if whose.items() <= each.items()]
+
+    async def main():
+        async with Reader(world, "standing") as page:
+            topic = page.topic(1)["url"]
+            mine = {"domain": "site-a.test", "topic": topic}
+            theirs = {"domain": "site-b.test", "topic": topic}
+            alice, bob = {"me": ALICE, "with": BOB}, {"me": BOB, "with": ALICE}
+            await page.wish(feeds=[mine, theirs], chats=[alice, bob])
+            for each in (mine, theirs, alice, bob):
+                await until(lambda each=each: states(page, each) == ["live"])
+            switch = "/api/network/nodes/psph-a"
+            assert (await page.ask("POST", switch, {"up": False}))[0] == 200
+            try:
+                for each in (mine, alice):
+                    await until(lambda each=each: states(page, each)[-1] == "stopped")
+            finally:
+                assert (await page.ask("POST", switch, {"up": True}))[0] == 200
+            for each in (mine, alice):
+                await until(lambda each=each: states(page, each)[-1] == "live")
+            for each in (theirs, bob):
+                assert states(page, each) == ["live"]
 
     asyncio.run(main())
 

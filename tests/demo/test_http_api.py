@@ -35,7 +35,7 @@ def _plain(path):
 
 
 def test_every_route_is_documented_and_every_path_exists(routes):
-    documented = set(re.findall(r"^\| `(GET|PUT|POST) (/[^`]*)` \|", TEXT, re.MULTILINE))
+    documented = set(re.findall(r"^\| `(GET|PUT|POST|DELETE) (/[^`]*)` \|", TEXT, re.MULTILINE))
     found = {(method, _plain(path)) for method, path in routes}
     # Files below a folder have no name in the route.
     found = {(method, "/web/*" if path == "/web" else path) for method, path in found}
@@ -43,7 +43,7 @@ def test_every_route_is_documented_and_every_path_exists(routes):
 
 
 def test_every_path_of_the_api_is_explained(routes):
-    headings = set(re.findall(r"^### (GET|PUT|POST) (\S+)$", TEXT, re.MULTILINE))
+    headings = set(re.findall(r"^### (GET|PUT|POST|DELETE) (\S+)$", TEXT, re.MULTILINE))
     explained = {(method, _plain(path)) for method, path in headings}
     assert explained == {(m, _plain(p)) for m, p in routes if p.startswith("/api/")}
 

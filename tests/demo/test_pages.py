@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from demo.pages import KEPT, Page, Wishes, read_wishes
+from demo.pages import KEPT, Page, Tab, Wishes, read_wishes
 
 
 def _page():
@@ -52,14 +52,15 @@ def test_a_stream_goes_on_where_the_last_one_ended():
 def test_wishes_may_come_before_the_stream():
     async def main():
         page = _page()
-        page.followers["feed"] = following = asyncio.create_task(asyncio.sleep(60))
-        page.send("update", {"n": 0})
+        tab = page.tabs[""] = Tab(page, "")
+        tab.followers["feed"] = following = asyncio.create_task(asyncio.sleep(60))
+        tab.send("update", {"n": 0})
         events = await _take(page.events(None), 2)
         assert [(kind, data) for kind, _, data in events] == [
             ("hello", {"page": "page", "resumed": True}),
             ("update", {"n": 0}),
         ]
-        assert page.followers
+        assert tab.followers
         following.cancel()
 
     run(main())
@@ -75,10 +76,11 @@ def test_who_cannot_resume_says_again_where_it_is(after):
         for number in range(KEPT + 10):
             page.send("update", {"n": number})
         following = asyncio.create_task(asyncio.sleep(60))
-        page.followers["feed"] = following
+        page.tabs["one"] = tab = Tab(page, "one")
+        tab.followers["feed"] = following
         (hello,) = await _take(page.events(after), 1)
         assert hello[2]["resumed"] is False
-        assert not page.followers, "they begin anew from where the page is"
+        assert not page.tabs, "they begin anew from where each tab is"
         await asyncio.gather(following, return_exceptions=True)
         assert following.cancelled()
 
@@ -93,6 +95,45 @@ def test_of_how_things_are_only_the_latest_is_sent():
             page.show("status", {"n": number})
         events = await _take(page.events(None), 3)
         assert events[1:] == [("network", None, {"n": 999}), ("status", None, {"n": 999})]
+
+    run(main())
+
+
+def test_tabs_share_the_stream_and_each_event_says_whose_it_is():
+    async def main():
+        page = _page()
+        one, other = (page.tabs.setdefault(name, Tab(page, name)) for name in ("one", "other"))
+        stream = page.events(None)
+        await _take(stream, 1)
+        one.send("update", {"n": 0})
+        other.send("update", {"n": 1})
+        for tab in (one, other):
+            for number in range(9):
+                tab.show("network", {"n": number})
+        assert await _take(stream, 4) == [
+            ("update", "1", {"n": 0, "tab": "one"}),
+            ("update", "2", {"n": 1, "tab": "other"}),
+            ("network", None, {"n": 8, "tab": "one"}),
+            ("network", None, {"n": 8, "tab": "other"}),
+        ]
+
+    run(main())
+
+
+def test_the_history_of_many_tabs_at_once_is_not_too_much():
+    """Each begins with the last messages of its conversations."""
+
+    async def main():
+        page = _page()
+        for name in "abcdefgh":
+            page.tabs[name] = Tab(page, name)
+        page.tabs["a"].send("hello", {})
+        stream = page.events(0)
+        await _take(stream, 2)
+        for tab in page.tabs.values():
+            for number in range(100):
+                tab.send("chat", {"n": number})
+        assert len(await _take(stream, 800)) == 800
 
     run(main())
 

@@ -19,12 +19,14 @@ from urllib.request import urlopen
 import aiohttp
 import pytest
 
+from demo.conversations import GREETING
 from demo.world import World, WorldSettings
 from psph.errors import PsphError
 from push_hub.feeds import read_feed
 from tests.demo.up import PATIENCE, PSPH, Reader, running, until
 
 A, B = "site-a.test", "site-b.test"
+ALICE, BOB = f"alice@{A}", f"bob@{B}"
 
 
 def run(main):
@@ -119,6 +121,31 @@ def test_a_page_that_reconnects_gets_what_it_missed(world):
             await until(lambda: "while nobody looked" in page.titles())
             assert [hello["resumed"] for hello in page.of("hello")] == [False, True]
             assert page.titles().count("while nobody looked") == 1
+
+    run(main())
+
+
+def test_another_tab_that_takes_over_the_stream_misses_nothing(world):
+    async def main():
+        async with Reader(world, "shared") as first:
+            topic = first.topic(1)["url"]
+            wish = {"feeds": [{"domain": A, "topic": topic}]}
+            for tab in ("one", "two"):
+                path = f"/api/pages/shared/tabs/{tab}"
+                assert await first.ask("PUT", path, wish) == (200, {"page": "shared"})
+            await until(lambda: {u["tab"] for u in first.of("update")} == {"one", "two"})
+            await first.leave()
+            await first.publish(topic, "between two leaders")
+            async with Reader(world, "shared", after=first.last_id) as second:
+                await until(lambda: second.titles().count("between two leaders") == 2)
+                assert second.of("hello")[0]["resumed"] is True
+                url = f"{world}/api/pages/shared/tabs/one"
+                async with second.session.delete(url) as answer:
+                    assert answer.status == 204
+                await second.publish(topic, "with one tab")
+                await second.publish(topic, "and only that")
+                await until(lambda: "and only that" in second.titles())
+                assert second.titles().count("with one tab") == 1
 
     run(main())
 
@@ -258,6 +285,14 @@ def test_the_page_loads_nothing_of_other_hosts(world, path):
     with urlopen(world + path) as answer:
         assert answer.headers["Content-Security-Policy"].startswith("default-src 'self'")
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_the_documentation_that_the_page_links_to_is_there(world):
+    page = urlopen(f"{world}/").read().decode()
+    (link,) = re.findall(r'href="(/docs/[^"]*)"', page)
+    with urlopen(f"{world}{link}") as answer:
+        assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert "GET /api/world" in answer.read().decode()
 
 
 def test_another_page_or_name_gets_nothing(world):
@@ -412,6 +447,11 @@ def test_a_world_goes_on_where_it_stopped(tmp_path):
             assert page.titles() == ["after the restart"]
             assert not page.of("gap")
             assert not page.of("reset")
+            await page.wish(chats=[{"me": ALICE, "with": BOB}])
+            message = {"me": ALICE, "to": BOB, "text": "once?", "id": "0" * 32}
+            assert (await page.ask("POST", "/api/chat", message))[0] == 200
+            await until(lambda: "once?" in [each["text"] for each in page.of("chat")])
+            assert [each["text"] for each in page.of("chat")] == [GREETING, "once?"]
 
     with running(tmp_path / "data") as (line, _):
         url = line.split()[1].rstrip("/")

@@ -60,9 +60,11 @@ async def until(condition, what="the condition"):
 class Reader:
     """A page without a browser: the API, and every event that came."""
 
-    def __init__(self, url, name="reader"):
+    def __init__(self, url, name="reader", after=""):
+        """`after`: where another stream of the page has been."""
         self.url = url
         self.name = name
+        self._after = after
         self.events = []
         self.last_id = None
 
@@ -85,7 +87,8 @@ class Reader:
         headers = {} if self.last_id is None else {"Last-Event-ID": self.last_id}
         kind = "message"
         async with self.session.get(
-            f"{self.url}/api/events", params={"page": self.name}, headers=headers,
+            f"{self.url}/api/events", params={"page": self.name, "after": self._after},
+            headers=headers,
             timeout=aiohttp.ClientTimeout(),
         ) as answer:  # fmt: skip
             assert answer.status == 200

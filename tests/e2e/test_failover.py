@@ -24,8 +24,9 @@ from push_hub.client import StreamFollower, StreamUpdate
 from tests.e2e.domains import PSPH, Domains, Psph
 from tests.e2e.node_process import PATIENCE
 from tests.e2e.proxies.test_proxy_guided import hub_alone
+from tests.sizes import size
 
-READERS, FEW = 1_000, 50
+READERS, FEW = size(300, 1_000), 50
 VERSIONS = 40
 A, B = "site-a.test", "site-b.test"
 FIRST, SECOND = f"one.{A}", f"two.{A}"

@@ -1,9 +1,9 @@
-"""A hub that dies twenty times in a storm of updates loses nothing, reorders nothing, and repeats
-only what was on its way when it died.
+"""A hub that dies again and again in a storm of updates loses nothing, reorders nothing, and
+repeats only what was on its way when it died.
 
-`psph hub` as it ships, with its defaults. 200 callbacks, some of which fail, get two topics each:
-one that its publisher sends to the hub, where every version counts, and one that is fetched, where
-a later version may stand for an earlier one that waited.
+`psph hub` as it ships, with its defaults. 100 callbacks, at full size 200, some of which fail, get
+two topics each: one that its publisher sends to the hub, where every version counts, and one that
+is fetched, where a later version may stand for an earlier one that waited.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ import pytest
 
 from identifiers import Position, PublisherId
 from tests.ports import free_port
+from tests.sizes import size
 
-KILLS = 20
-CALLBACKS = 200
-ROUNDS = 40
+KILLS = size(6, 20)
+CALLBACKS = size(100, 200)
+ROUNDS = size(12, 40)
 SEED = 7
 PATIENCE = 60.0
 TOPICS = {"sent": 2, "fetched": 2}

@@ -2,11 +2,11 @@
 killed: `psph roam` prints every update once, in order.
 
 A fourth PSPH, of another domain, is where the updates enter; they cross the fabric. Those of a
-native topic enter at a node of the fabric that is no PSPH. With PSPH_LONG_MOVES set it is 5,000
-updates, which is what .ci/run does.
+native topic enter at a node of the fabric that is no PSPH. At full size it is 5,000
+updates.
 
 Before that, a client walks among five of them, round and round, and later rounds find it expected;
-with PSPH_LONG_MOVES for three quarters of a minute.
+at full size for three quarters of a minute.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import subprocess
 import time
 import urllib.error
@@ -38,14 +37,15 @@ from tests.e2e.moving_page import moving_page
 from tests.e2e.node_process import PATIENCE, eventually
 from tests.e2e.walking import Walk, forget, left_behind
 from tests.push_hub.browser import installed
+from tests.sizes import size
 
 A, B = "site-a.test", "site-b.test"
 PLACES = tuple(f"{number}.{A}" for number in ("one", "two", "three"))
 WALKED = (*PLACES, f"four.{A}", B)
 """Round and round; the first walk over each edge is the one that teaches it."""
-WALK = 45.0 if os.environ.get("PSPH_LONG_MOVES") else 0.0
+WALK = size(0, 45)
 """Seconds, and three rounds at least."""
-UPDATES, KILLS = (5_000, 5) if os.environ.get("PSPH_LONG_MOVES") else (1_000, 2)
+UPDATES, KILLS = size(600, 5_000), size(2, 5)
 RATE = 200.0
 LONG = 3 * PATIENCE
 SCOPE = "5c" * 32

@@ -20,13 +20,14 @@ from aiohttp import web
 from identifiers import Position, PublisherId
 from tests.e2e.domains import PSPH, Domains
 from tests.e2e.node_process import PATIENCE
+from tests.sizes import size
 
-VERSIONS = 2_000
+VERSIONS = size(800, 2_000)
 A, B = "site-a.test", "site-b.test"
 TOPIC = f"http://news.{B}/direct"
-DOWN = 2.0
+DOWN = 1.0
 """Seconds for which something is dead."""
-PAUSE = 0.005
+PAUSE = 0.008
 """Between two versions: the stream has to last for as long as there is something to kill. Even so
 all of it is less than the histories keep, so that nobody is away for too long."""
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
-
 from psirp_sim.runtime.schedules import run_schedule, run_suite
 
 SEEDS = 50
-SECONDS = 30
+"""Within so many a planted bug is found."""
+SURVIVED = 10
+"""`.ci/run` runs ten times as many of each suite, `.ci/long` thousands."""
 
 
 def survives(suite, capsys):
-    """All invariants hold for 50 seeds, or as many as 30 seconds take."""
-    begun = time.monotonic()
-    summary = run_suite(suite, range(SEEDS), lambda outcome: time.monotonic() - begun < SECONDS)
+    """All invariants hold, and a quarter of the faults hit traffic."""
+    summary = run_suite(suite, range(SURVIVED))
     with capsys.disabled():
         print(f"\n{summary}")
     assert summary.failure is None, f"seed {summary.failure.seed}: {summary.failure.failure}"

@@ -36,6 +36,19 @@ def test_version():
     assert psph("--version").stdout == f"psph, version {version('psph')}\n"
 
 
+@pytest.mark.parametrize("module", ["psph", "psph.cli"])
+def test_python_runs_it_as_a_module(module):
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", module, *arguments], capture_output=True, text=True, timeout=120
+        )
+
+    assert run("--version").stdout == psph("--version").stdout
+    wrong = run("nonsense")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("psph: No such command 'nonsense'.")
+
+
 def test_help_lists_every_command_with_a_sentence():
     answer = psph("--help")
     assert answer.returncode == 0

@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import html
 import json
+from pathlib import Path
 
 import pytest
 
+import psph
 from identifiers import Position, PublisherId, identify
-from push_hub import Hub, create_app
+from push_hub import Hub, create_app, pages
 from push_hub.app import HUB
 from push_hub.feeds import presenting
 from push_hub.store import SqliteStore
@@ -644,3 +646,51 @@ def test_text_stands_out_from_its_background(tmp_path, running, dark):
                 assert (bright + 0.05) / (dim + 0.05) >= 4.5, (text, ground)
 
     run(main())
+
+
+def test_eight_tabs_share_one_stream_and_outlive_their_leader(tmp_path, running):
+    """A browser opens six connections to a server of HTTP/1.1, and each stream would take one."""
+
+    async def main():
+        async with world(tmp_path) as w, opened(running) as first:
+            await watching(first, w.hub_url, TOPIC)
+            tabs = [first]
+            for _ in range(7):
+                tabs.append(await another(first))
+                await tabs[-1].go(f"{w.hub_url}/")
+                await tabs[-1].until(LIVE)
+            assert len(w.hub.streams) == 1
+            await publish(w.hub, ("1", "One"))
+            for tab in tabs:
+                await tab.until(entries(1))
+            # The leader is the tab that came first, and it leaves while something comes.
+            await publish(w.hub, ("2", "Two"))
+            await first.go("about:blank")
+            await publish(w.hub, ("3", "Three"))
+            # One that comes late shows what the others show, and one may change the topics for all.
+            late = await another(first)
+            await late.go(f"{w.hub_url}/")
+            for tab in (*tabs[1:], late):
+                await tab.until(entries(3))
+                assert await tab.texts(TITLES) == ["Three", "Two", "One"]
+            await late.type("#url", "http://example.com/other")
+            await late.until("document.querySelector('#offers li button')")
+            await late.click("#offers li button")
+            for tab in tabs[1:]:
+                await tab.until("document.querySelectorAll('#topics li').length === 2")
+            await late.until(LIVE)
+            await publish(w.hub, ("x", "Other"), topic="http://example.com/other")
+            for tab in (*tabs[1:], late):
+                await tab.until(entries(4))
+                assert tab.exceptions == []
+            # Streams of before end when something is to be written to them.
+            await publish(w.hub, ("4", "Four"))
+            await until(lambda: len(w.hub.streams) == 1)
+
+    run(main())
+
+
+def test_both_pages_that_share_a_stream_have_the_same_leading_module():
+    """A hub serves its pages by itself, so it has a copy."""
+    here, there = (Path(package.__file__).parent for package in (pages, psph))
+    assert (here / "leading.js").read_bytes() == (there / "web/roaming/leading.js").read_bytes()

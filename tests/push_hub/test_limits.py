@@ -26,6 +26,12 @@ def test_no_more_than_the_rate_passes(gaps):
         assert passed <= 5 + now + 1e-6
 
 
+def test_what_is_reserved_comes_at_the_rate_and_not_too_late():
+    limit = RateLimit(Rate(per_second=2, burst=1))
+    assert [limit.reserve("a", 0.0, 1.0) for _ in range(4)] == [0, 0.5, 1.0, None]
+    assert limit.reserve("a", 0.5, 1.0) == 1.0
+
+
 def test_memory_is_bounded():
     limit = RateLimit(Rate(1, 1), max_keys=10)
     for n in range(100):

@@ -1,7 +1,6 @@
 """GET /t/TOPIC: any reader gets the latest version, and whoever discovers it there follows it."""
 
 import asyncio
-import socket
 import time
 from contextlib import asynccontextmanager
 from email.utils import formatdate
@@ -20,6 +19,7 @@ from push_hub import create_app
 from push_hub.app import HUB
 from push_hub.links import parse_link_headers
 from push_hub.settings import Publisher
+from tests.ports import free_port
 from tests.push_hub.carriers import NotedCarrier
 from tests.push_hub.test_upstream import FOLLOWING, follower
 from tests.push_hub.world import chosen, run, served, until, until_async, world
@@ -334,8 +334,7 @@ def test_readers_cannot_make_the_hub_follow_everything(tmp_path):
 
 def test_a_subscriber_that_discovers_the_address_is_pushed_to_by_that_name(tmp_path):
     async def main():
-        with socket.create_server(("127.0.0.1", 0)) as made:
-            port = made.getsockname()[1]
+        port = free_port()
         own = f"http://127.0.0.1:{port}"
         carrier = NotedCarrier()
         async with world(tmp_path, port=port, public_url=own, carrier=carrier) as w:

@@ -161,7 +161,8 @@ def chosen(**changes):
     """Settings for the loopback interface, with retries that do not keep a test waiting.
 
     Who answers does so in time, however slow the machine is: a test in which somebody does not
-    answer says how long he is waited for.
+    answer says how long he is waited for. No topic is rechecked unless a test says so: those of the
+    tests look as if a cache may have answered.
     """
     defaults = {
         "public_url": "https://hub.example",
@@ -174,6 +175,7 @@ def chosen(**changes):
         "callback_timeout": 30.0,
         "fetch_timeout": 30.0,
         "follow_after": None,
+        "recheck_after": (),
     }
     return HubSettings(**{**defaults, **changes})
 

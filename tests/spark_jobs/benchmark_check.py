@@ -1,6 +1,6 @@
 """The benchmark `spark`, small: the shape of its result, and that duckdb agrees with Spark.
 
-Makes two whole reports, so `make test` does not collect it; `.ci/run` runs it.
+Makes two whole reports, so `make test` does not collect it; `.ci/long` runs it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The same tables on a cluster as on a laptop: a real master, two real workers, the same job.
 
-Needs minutes of a small machine, so `make test` does not collect it; `.ci/run` runs it.
+Needs minutes of a small machine, so `make test` does not collect it; `.ci/long` runs it.
 """
 
 from __future__ import annotations

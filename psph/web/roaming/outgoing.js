@@ -1,12 +1,11 @@
 // What a client publishes: kept while it moves, and sent one after the other, in order, once.
 //
-// A publication is an item of localStorage of its own until a hub has taken it: tabs of one origin
-// do not overwrite each other's, and whichever of them is the client sends them all. It has a
-// Position of its own from the beginning, by which the hub of its topic knows it again when it is
-// sent once more from the next place. mobility/outgoing.py is the same in Python.
+// A publication is in the outbox until a hub has taken it: whichever tab of an origin is the client
+// sends them all. It has a Position of its own from the beginning, by which the hub of its topic knows
+// it again when it is sent once more from the next place. mobility/outgoing.py is the same in Python.
 
 import { pause } from "./collecting.js";
-import { storage } from "./memory.js";
+import { Outbox } from "./outbox.js";
 
 const MOST = 1_000; // publications that wait
 const LARGEST = 1 << 20; // characters of all of them: the Positions need room as well
@@ -19,10 +18,9 @@ const inBase64 = (bytes) => btoa(Array.from(bytes, (byte) => String.fromCharCode
 const fromBase64 = (text) => Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
 
 export class Outgoing {
-  #prefix;
+  #outbox;
   #token;
   #told;
-  #store; // what localStorage does, or stands in for it where it is forbidden
   // A stream of this page's own: no other tab, and no later life of this one, numbers in it.
   #publisher = hex(crypto.getRandomValues(new Uint8Array(16)));
   #version = 0;
@@ -30,32 +28,22 @@ export class Outgoing {
 
   // `token(topic)` gives what hubs want to see; `told` hears what became of publications.
   constructor(name, { token, told }) {
-    this.#prefix = `psph roaming ${name} out `;
+    this.#outbox = new Outbox(`psph roaming ${name} out `, {
+      most: MOST, largest: LARGEST, changed: () => this.#send(),
+    });
     this.#token = token;
     this.#told = told;
-    this.#store = storage() ?? stand();
-    window.addEventListener("storage", ({ key, newValue }) => {
-      if (key?.startsWith(this.#prefix) && newValue !== null) this.#send(); // from another tab
-    });
   }
 
   get size() {
-    return this.#keys().length;
+    return this.#outbox.size;
   }
 
   // Durable when it returns its Position. An Error when there is no room.
   publish(topic, body, kind) {
-    const keys = this.#keys();
     const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
     const position = `${this.#publisher}.${EPOCH}.${this.#version + 1}`;
-    const item = JSON.stringify({ topic, position, kind, body: inBase64(bytes) });
-    const held = keys.reduce((sum, key) => sum + (this.#store.getItem(key)?.length ?? 0), 0);
-    if (keys.length >= MOST || held + item.length > LARGEST) {
-      throw new Error(`${keys.length} publications wait, and there is no room for more`);
-    }
-    const last = keys.length ? Number(keys.at(-1).slice(this.#prefix.length).split(" ", 1)) : 0;
-    const serial = String(last + 1).padStart(16, "0");
-    this.#store.setItem(`${this.#prefix}${serial} ${position}`, item); // throws when it is full
+    this.#outbox.add(position, { topic, position, kind, body: inBase64(bytes) });
     this.#version += 1;
     this.#send();
     return position;
@@ -63,9 +51,7 @@ export class Outgoing {
 
   // Forget one that waits; false when none has that Position.
   withdraw(position) {
-    const key = this.#keys().find((each) => each.endsWith(` ${position}`));
-    if (key) this.#store.removeItem(key);
-    return Boolean(key);
+    return this.#outbox.remove(position);
   }
 
   // The client came: send.
@@ -81,25 +67,20 @@ export class Outgoing {
     this.#place = null;
   }
 
-  // In order.
-  #keys() {
-    return Object.keys(this.#store).filter((key) => key.startsWith(this.#prefix)).sort();
-  }
-
   async #send() {
     const place = this.#place;
     if (!place || place.sending) return;
     place.sending = true;
-    for (let keys; place === this.#place && (keys = this.#keys()).length; ) {
-      const item = read(this.#store.getItem(keys[0]));
-      if (!item) {
-        this.#store.removeItem(keys[0]); // not ours
+    for (let waiting; place === this.#place && (waiting = this.#outbox.entries()).length; ) {
+      const [position, item] = waiting[0];
+      if (typeof item?.topic !== "string" || typeof item.body !== "string") {
+        this.#outbox.remove(position); // not ours
         continue;
       }
-      const { topic, position } = item;
+      const { topic } = item;
       const { taken, reason } = await this.#offer(place, item);
       if (taken) {
-        this.#store.removeItem(keys[0]);
+        this.#outbox.remove(position);
         this.#told({ type: "published", topic, position, as: taken });
       } else if (place === this.#place) {
         this.#told({ type: "unsent", topic, position, reason });
@@ -125,23 +106,4 @@ export class Outgoing {
       return { reason: error.message };
     }
   }
-}
-
-function read(text) {
-  try {
-    const item = JSON.parse(text);
-    return typeof item?.topic === "string" && typeof item.body === "string" ? item : null;
-  } catch {
-    return null;
-  }
-}
-
-// Without localStorage: for as long as the page is there.
-function stand() {
-  const methods = {
-    getItem(key) { return this[key] ?? null; },
-    setItem(key, value) { this[key] = value; },
-    removeItem(key) { delete this[key]; },
-  };
-  return Object.create(methods);
 }

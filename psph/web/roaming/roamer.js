@@ -12,9 +12,13 @@
 // A move, a reload and a stream that broke are the same thing: the client claims its next epoch,
 // goes on at a hub after the Positions it keeps, and asks the proxies of earlier stays for what
 // that hub cannot bring. So all that survives is in Memory, and the rest is made anew at each move.
+//
+// All tabs of an origin are one client: one leads, and is it; the others see what it consumed, and go
+// on in its place when it is closed.
 
 import { emptied, pause } from "./collecting.js";
 import { Flow, parsePosition } from "./flow.js";
+import { Leading, canShare } from "./leading.js";
 import { Link } from "./link.js";
 import { Memory } from "./memory.js";
 import { Outgoing } from "./outgoing.js";
@@ -40,6 +44,9 @@ export class Roamer {
   #notice;
   #memory;
   #outgoing;
+  #leading;
+  #taking = false; // back what a copy elsewhere has taken
+  #destination = null; // where a tab that takes the lead goes: [hub, reason]
   #topics;
   #service;
   #kept = null;
@@ -75,7 +82,13 @@ export class Roamer {
     this.#kept = this.#memory.load();
     this.#outgoing = new Outgoing(name, {
       token: typeof token === "function" ? token : () => token,
-      told: (notice) => this.#notice(notice),
+      told: (notice) => this.#tell(notice),
+    });
+    this.#leading = new Leading(`psph roaming ${name}`, {
+      lead: () => this.#lead(),
+      follow: () => this.#follow(),
+      heard: (message) => this.#hear(message),
+      greet: () => this.#shown({ type: "following" }),
     });
     this.#memory.watch(() => this.#checkClaim());
   }
@@ -85,26 +98,42 @@ export class Roamer {
     return this.#kept.effect;
   }
 
-  // Begin where the client was last, or at the hub that answers.
+  // Whether this tab is the one with the connections.
+  get leads() {
+    return this.#leading.leads;
+  }
+
+  // Begin where the client was last, or at the hub that answers; in a browser where another tab leads,
+  // see what that consumes, until it is closed.
   start() {
-    const last = this.#kept.hub;
-    const known = this.hubs.includes(last);
-    const first = known ? [last, ...this.hubs.filter((hub) => hub !== last)] : this.hubs;
-    if (!known) return this.#go(first, "the beginning", "");
-    return this.#go(first, this.stage === "superseded" ? "taken back" : "loaded again", last);
+    this.#watch();
+    this.#taking = this.stage === "superseded";
+    if (this.leads) this.#begin();
+    else this.#leading.start(this.#taking);
+  }
+
+  // Lead, in place of the tab that does.
+  take() {
+    if (!this.leads) this.#leading.start(true);
   }
 
   // Go there, whatever was going on.
   async move(hub, reason = "asked to") {
+    this.#watch();
+    if (!this.leads) {
+      this.#destination = [hub, reason];
+      this.#leading.start(true);
+      return;
+    }
     const attempt = (this.#attempt += 1);
     await this.#leave();
     if (attempt === this.#attempt) await this.#go([hub], reason, this.hub);
   }
 
-  // Be nowhere. `start` goes on.
+  // Be nowhere. `start` goes on; other tabs do without this one.
   stop() {
-    this.#attempt += 1;
-    this.#detach();
+    this.#leading.stop();
+    this.#follow();
     for (const each of this.#timers) clearInterval(each);
     this.#timers = [];
   }
@@ -125,6 +154,47 @@ export class Roamer {
     return this.#outgoing.size;
   }
 
+  // Tabs
+
+  #lead() {
+    const destination = this.#destination;
+    this.#destination = null;
+    this.#kept = this.#memory.load();
+    if (destination) this.#go([destination[0]], destination[1], this.#kept.hub ?? "");
+    // A copy elsewhere is the client, until somebody takes it back.
+    else if (this.stage !== "superseded" || this.#taking) this.#begin();
+    this.#taking = false;
+  }
+
+  #begin() {
+    const last = this.#kept.hub;
+    const known = this.hubs.includes(last);
+    const first = known ? [last, ...this.hubs.filter((hub) => hub !== last)] : this.hubs;
+    if (!known) return this.#go(first, "the beginning", "");
+    return this.#go(first, this.stage === "superseded" ? "taken back" : "loaded again", last);
+  }
+
+  #follow() {
+    this.#attempt += 1;
+    this.#detach();
+  }
+
+  #shown(notice) {
+    return { notice, stage: this.stage, hub: this.hub, effect: this.#kept.effect };
+  }
+
+  // This page, and the other tabs.
+  #tell(notice) {
+    this.#notice(notice);
+    this.#leading.say(this.#shown(notice));
+  }
+
+  // The tab that leads.
+  #hear({ notice, stage, hub, effect }) {
+    [this.stage, this.hub, this.#kept.effect] = [stage, hub, effect];
+    this.#notice(notice);
+  }
+
   // Moving
 
   // To the first of these that answers, then to any.
@@ -132,12 +202,6 @@ export class Roamer {
     const attempt = (this.#attempt += 1);
     const began = performance.now();
     this.#detach();
-    if (!this.#timers.length) {
-      this.#timers.push(setInterval(() => this.#look(), LOOK));
-      this.#timers.push(setInterval(() => this.#signOfLife(true), ALIVE * 1_000));
-      this.#timers.push(setInterval(() => this.#signOfLife(), REPORT * 1_000));
-      this.#look();
-    }
     for (let wait = FIRST_PAUSE; ; wait = Math.min(2 * wait, LONGEST_PAUSE)) {
       for (const hub of candidates) {
         const said = await askHub(hub).catch((error) => error);
@@ -146,7 +210,7 @@ export class Roamer {
           this.#arrive(hub, said.proxy, { from, to: hub, reason, began });
           return;
         }
-        this.#notice({ type: "unusable", hub, reason: said.message });
+        this.#tell({ type: "unusable", hub, reason: said.message });
       }
       await pause(wait);
       if (attempt !== this.#attempt) return;
@@ -166,7 +230,7 @@ export class Roamer {
     this.#memory.save();
     this.#who = { secret: kept.secret, epoch: kept.epoch, nonce };
     [this.hub, this.#proxy, this.stage] = [hub, proxy, "moving"];
-    this.#notice({ type: "moving", ...move });
+    this.#tell({ type: "moving", ...move });
     const link = (this.#link = new Link(hub, {
       broken: (reason) => this.#lost(reason),
       refused: (answer) => this.#refused(answer),
@@ -230,7 +294,8 @@ export class Roamer {
 
   #lost(reason) {
     const gone = this.hub;
-    this.#notice({ type: "lost", hub: gone, reason });
+    this.#detach();
+    this.#tell({ type: "lost", hub: gone, reason });
     const others = this.hubs.filter((hub) => hub !== gone);
     this.#go([...this.speeds.order(others), gone], reason, gone);
   }
@@ -253,6 +318,7 @@ export class Roamer {
   }
 
   #pass(flow, events) {
+    let count = 0;
     for (const event of events) {
       if (!this.#checkClaim()) return;
       try {
@@ -263,7 +329,9 @@ export class Roamer {
         return;
       }
       this.#note(flow);
+      count += 1;
     }
+    if (count) this.#leading.say(this.#shown({ type: "consumed" }));
   }
 
   // Position and effect in one write.
@@ -278,7 +346,7 @@ export class Roamer {
     this.#pass(flow, flow.flush([...new Set(reasons)].join(", ") || "history"));
     if (this.#link === null) return;
     const ms = performance.now() - move.began;
-    this.#notice({ type: "live", topic: flow.topic, ...move, ms });
+    this.#tell({ type: "live", topic: flow.topic, ...move, ms });
     this.#arrived(move);
   }
 
@@ -287,7 +355,7 @@ export class Roamer {
     this.stage = "live";
     this.#link.ask({ type: "arrived", ...this.#who, bytes: move.collected ?? 0 });
     this.#release(this.#link);
-    this.#notice({ type: "moved", ...move, ms: performance.now() - move.began });
+    this.#tell({ type: "moved", ...move, ms: performance.now() - move.began });
   }
 
   // Collecting: only what the hub's own history cannot bring.
@@ -367,10 +435,18 @@ export class Roamer {
     if (link === this.#link && answer.code === "stranger") this.#moveIn(link, {});
   }
 
+  #watch() {
+    if (this.#timers.length) return;
+    this.#timers.push(setInterval(() => this.#look(), LOOK));
+    this.#timers.push(setInterval(() => this.#signOfLife(true), ALIVE * 1_000));
+    this.#timers.push(setInterval(() => this.#signOfLife(), REPORT * 1_000));
+    this.#look();
+  }
+
   async #look() {
     await Promise.all(this.hubs.map((hub) => this.speeds.look(hub)));
     this.#notice({ type: "speeds" });
-    const better = this.followFaster && this.stage === "live" && this.#timers.length
+    const better = this.followFaster && this.#link && this.stage === "live"
       ? this.speeds.better(this.hubs, this.hub) : null;
     if (better) this.move(better, "it answers faster");
   }
@@ -389,14 +465,16 @@ export class Roamer {
 
   #checkClaim() {
     if (this.#memory.isOurs) return true;
-    this.#supersede();
+    // Of the tabs of one browser another has the lead, which this one is about to hear.
+    if (canShare()) this.#follow();
+    else this.#supersede();
     return false;
   }
 
   #supersede() {
     if (!this.#link) return;
-    this.stop();
+    this.#follow();
     this.stage = "superseded";
-    this.#notice({ type: "superseded" });
+    this.#tell({ type: "superseded" });
   }
 }

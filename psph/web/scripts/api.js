@@ -40,3 +40,6 @@ function reason(status, said) {
 export const read = (path) => ask("GET", path);
 export const put = (path, body) => ask("PUT", path, body);
 export const post = (path, body) => ask("POST", path, body);
+
+// Also while the page is being left; nobody waits for the answer.
+export const remove = (path) => fetch(path, { method: "DELETE", keepalive: true }).catch(() => {});

@@ -1,11 +1,21 @@
-// Chat: a window for each person. A message has an id from here on, so sending it again after a
-// failure cannot double it.
+// Chat: a window for each person. A message waits in the outbox until the writer's PSPH has taken it,
+// also over a reload, and is sent again, in order, when the PSPH is back. It has an id from the
+// beginning, so that sending it again cannot double it.
 
+import { pause } from "../roaming/collecting.js";
+import { Outbox } from "../roaming/outbox.js";
 import { post } from "./api.js";
 import { MOST_MESSAGES, advance } from "./memory.js";
 import { arrange, at, clock, element, instant, setText, text } from "./showing.js";
 
 const LONGEST = 2_000;
+const AGAIN = 1_000; // after a failure
+const OUTBOX = "psph chat ";
+const MOST_WAITING = 100;
+const LARGEST_OUTBOX = 1 << 19; // characters
+
+// What the PSPH says no to stays no; all else may be otherwise a moment later.
+const isFinal = (status) => status >= 400 && status < 500 && ![401, 408, 429].includes(status);
 
 function newId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
@@ -18,19 +28,27 @@ class Window {
   #chat;
   #side;
   #heard;
+  #trouble;
+  #outbox;
+  #sending = false;
+  #reason = ""; // why the first that waits was not taken
+  #standing = "connecting";
+  #presenceState = "";
   #lines = new Map();
   #log;
   #presence;
   #input;
 
-  constructor(chat, side, heard) {
+  constructor(chat, { side, identity, heard, trouble }) {
     this.#chat = chat;
     this.#side = side;
     this.#heard = heard;
-    // What was on its way when the page was left can be sent again by hand.
-    for (const message of chat.messages) if (message.state === "pending") message.state = "failed";
+    this.#trouble = trouble;
+    this.#outbox = new Outbox(`${OUTBOX}${identity} ${chat.me} ${chat.with} out `, {
+      most: MOST_WAITING, largest: LARGEST_OUTBOX, changed: () => this.#waiting(),
+    });
     this.element = this.#frame();
-    this.#show();
+    this.#waiting();
   }
 
   #frame() {
@@ -39,7 +57,7 @@ class Window {
     const face = element("span", { className: "face" }, localPart(me).slice(0, 1));
     face.setAttribute("aria-hidden", "true");
     this.#presence = element("p", { className: "presence", role: "status" });
-    this.presence("");
+    this.#showPresence();
     this.#log = element("ol", { className: "messages", tabIndex: 0, role: "log" });
     this.#log.setAttribute("aria-label", `What ${me} and ${buddy} wrote`);
     this.#input = element("input", {
@@ -52,8 +70,8 @@ class Window {
       event.preventDefault();
       const written = this.#input.value.trim();
       if (!written) return;
-      this.#input.value = "";
-      this.#send({ id: newId(), from: me, to: buddy, text: written, at: Date.now() });
+      const message = { id: newId(), from: me, to: buddy, text: written, at: Date.now() };
+      if (this.#write(message)) this.#input.value = "";
     });
     const frame = element(
       "section", { className: `card window ${this.#side}` },
@@ -64,27 +82,87 @@ class Window {
   }
 
   presence(state) {
-    const buddy = localPart(this.#chat.with);
-    const words = { here: `${buddy} is here`, away: `${buddy} is away` };
-    this.#presence.dataset.state = state;
-    setText(this.#presence, words[state] ?? `talking with ${buddy}`);
+    this.#presenceState = state;
+    this.#showPresence();
   }
 
-  async #send(message) {
-    message.state = "pending";
-    if (!this.#chat.messages.includes(message)) this.#chat.messages.push(message);
-    this.#show(true);
-    const { from: me, to, text: written, id } = message;
-    try {
-      await post("/api/chat", { me, to, text: written, id });
-      message.state = "sent";
-    } catch (error) {
-      if (message.state === "pending") {
-        message.state = "failed";
-        message.reason = error.message;
-      }
-    }
+  // How the conversation stands at the PSPH of who writes here: without that nothing is known of
+  // the other, and nothing is sent.
+  standing(state) {
+    if (state === this.#standing) return;
+    this.#standing = state;
+    if (state !== "live") this.#presenceState = "";
+    this.#showPresence();
     this.#show();
+    this.#sendAll();
+  }
+
+  #showPresence() {
+    const buddy = localPart(this.#chat.with);
+    const domain = this.#chat.me.split("@")[1];
+    const [state, words] = {
+      connecting: ["", "connecting …"],
+      reconnecting: ["gone", "reconnecting …"],
+      stopped: ["gone", `stopped: no PSPH in ${domain}`],
+    }[this.#standing] ?? {
+      here: ["here", `${buddy} is here`], away: ["away", `${buddy} is away`],
+    }[this.#presenceState] ?? ["", `talking with ${buddy}`];
+    this.#presence.dataset.state = state;
+    setText(this.#presence, words);
+  }
+
+  // Into the outbox; false when that is full.
+  #write(message) {
+    try {
+      this.#outbox.add(message.id, message);
+    } catch (error) {
+      this.#trouble(error.message);
+      return false;
+    }
+    this.#trouble("");
+    this.#waiting(true);
+    return true;
+  }
+
+  // What waits is what is in the outbox: other tabs write there, too.
+  #waiting(follow = false) {
+    const waiting = new Map(this.#outbox.entries().filter(([, item]) => text(item?.text)));
+    const known = new Set();
+    this.#chat.messages = this.#chat.messages.filter(({ id, state }) => {
+      known.add(id);
+      return state !== "waiting" || waiting.has(id);
+    });
+    for (const [id, item] of waiting) {
+      if (!known.has(id)) this.#chat.messages.push({ ...item, id, state: "waiting" });
+    }
+    this.#show(follow);
+    this.#sendAll();
+  }
+
+  // One after the other, for as long as the PSPH is there.
+  async #sendAll() {
+    if (this.#sending) return;
+    this.#sending = true;
+    for (let waiting; this.#standing === "live" && (waiting = this.#outbox.entries()).length; ) {
+      const [[id, item]] = waiting;
+      const message = this.#chat.messages.find((each) => each.id === id) ?? {};
+      try {
+        await post("/api/chat", { me: item.from, to: item.to, text: item.text, id });
+        Object.assign(message, { state: "sent" });
+      } catch (error) {
+        if (!isFinal(error.status)) {
+          this.#reason = error.message;
+          this.#show();
+          await pause(AGAIN);
+          continue;
+        }
+        Object.assign(message, { state: "failed", reason: error.message });
+      }
+      this.#reason = "";
+      this.#outbox.remove(id);
+      this.#show();
+    }
+    this.#sending = false;
   }
 
   // A message from the stream: the buddy's, or one's own as it was recorded. True if it is news.
@@ -99,6 +177,7 @@ class Window {
     const known = this.#chat.messages.find((each) => each.id === message.id);
     if (known) Object.assign(known, message, { reason: undefined });
     else this.#chat.messages.push(message);
+    this.#outbox.remove(message.id); // it was taken, though the answer may be lost
     this.#show(true);
     return !known && message.from !== this.#chat.me;
   }
@@ -111,7 +190,7 @@ class Window {
 
   #show(follow = false) {
     const { messages } = this.#chat;
-    const waits = (message) => (message.state === "pending" || message.state === "failed" ? 1 : 0);
+    const waits = ({ state }) => (state === "waiting" || state === "failed" ? 1 : 0);
     messages.sort((one, other) => waits(one) - waits(other) || one.at - other.at);
     messages.splice(0, messages.length - MOST_MESSAGES);
     const atBottom = this.#log.scrollHeight - this.#log.scrollTop - this.#log.clientHeight < 40;
@@ -135,11 +214,12 @@ class Window {
     const className = message.kind
       ? "notice"
       : `${mine ? "mine " : ""}${turn ? "turn " : ""}${message.state}`.trim();
-    const state = `${className} ${message.at} ${message.reason ?? ""}`;
+    const why = message.state === "waiting" ? this.#why() : message.reason ?? "";
+    const state = `${className} ${message.at} ${why}`;
     if (line.dataset.shown === state) return line;
     line.dataset.shown = state;
     line.className = className;
-    const parts = message.kind ? this.#noticeParts(message) : this.#messageParts(message);
+    const parts = message.kind ? this.#noticeParts(message) : this.#messageParts(message, why);
     line.replaceChildren(...parts);
     return line;
   }
@@ -148,18 +228,29 @@ class Window {
     return [kind === "gap" ? "Older messages are no longer kept." : "The conversation began anew."];
   }
 
-  #messageParts(message) {
+  #why() {
+    if (this.#standing !== "live") return "waits for the PSPH";
+    return this.#reason ? `waits: ${this.#reason}` : "sending …";
+  }
+
+  #messageParts(message, why) {
     const meta = element("span", { className: "meta" });
-    if (message.state === "pending") meta.append("sending …");
+    if (message.state === "waiting") meta.append(why);
     else if (message.state === "failed") {
       const again = element("button", { type: "button", className: "quiet" }, "Send again");
-      again.addEventListener("click", () => this.#send(message));
-      meta.append(message.reason || "not sent", " ", again);
+      again.addEventListener("click", () => this.#again(message));
+      meta.append(why || "not sent", " ", again);
     } else meta.append(clock(message.at, { seconds: false }));
     return [
       element("span", { className: "unseen" }, `${localPart(message.from)}: `),
       element("span", { className: "bubble", dir: "auto" }, message.text), meta,
     ];
+  }
+
+  #again({ id, from, to, text: written, at: moment }) {
+    if (!this.#write({ id, from, to, text: written, at: moment })) return;
+    this.#chat.messages.find((each) => each.id === id).state = "waiting";
+    this.#show();
   }
 
   // Messages may have come while the view was hidden and nothing could scroll.
@@ -170,12 +261,13 @@ class Window {
 
 export class Chat {
   #windows = [];
-  #state;
+  #standing;
   #visible = false;
   #unseen = 0;
 
-  constructor({ world, state, memory }) {
-    this.#state = state;
+  constructor({ world, state, memory, standing }) {
+    this.#standing = standing;
+    Outbox.forget(OUTBOX, OUTBOX + world.identity);
     const people = world.chat.slice(0, 2);
     people.forEach(({ jid, domain }, index) => {
       const buddy = people[1 - index]?.jid;
@@ -186,7 +278,11 @@ export class Chat {
         state.chats.push(chat);
       }
       const side = world.side(domain) || "ab"[index];
-      this.#windows.push({ chat, view: new Window(chat, side, () => memory.saveSoon()) });
+      const view = new Window(chat, {
+        side, identity: world.identity,
+        heard: () => memory.saveSoon(), trouble: (reason) => this.trouble(reason),
+      });
+      this.#windows.push({ chat, domain, view });
     });
     at("windows").append(...this.#windows.map(({ view }) => view.element));
     if (!this.#windows.length) this.trouble("Nobody can chat in this world.");
@@ -194,6 +290,17 @@ export class Chat {
 
   wanted() {
     return this.#windows.map(({ chat }) => ({ me: chat.me, with: chat.with, after: chat.after }));
+  }
+
+  // Conversations that are not live, by whose PSPH that is.
+  gone() {
+    return this.#windows.map(({ chat, domain }) => [domain, this.#standing.of(chat)])
+      .filter(([, state]) => state === "stopped" || state === "reconnecting");
+  }
+
+  // It has changed how something stands.
+  standing() {
+    for (const { chat, view } of this.#windows) view.standing(this.#standing.of(chat));
   }
 
   message(data) {

@@ -1,7 +1,7 @@
 // Feeds: subscribe in one domain to a topic of another, see entries arrive, publish.
 
 import { post } from "./api.js";
-import { MOST_ENTRIES, MOST_FEEDS, advance } from "./memory.js";
+import { MOST_ENTRIES, MOST_FEEDS, advance, newFeed } from "./memory.js";
 import {
   arrange, at, clock, duration, element, instant, list, safeLink, setText, text,
 } from "./showing.js";
@@ -10,14 +10,15 @@ export class Feeds {
   #world;
   #state;
   #memory;
+  #standing;
   #changed;
   #rows = new Map();
-  #failed = new Map(); // why a subscription does not work, by its key
 
-  constructor({ world, state, memory, changed }) {
+  constructor({ world, state, memory, standing, changed }) {
     this.#world = world;
     this.#state = state;
     this.#memory = memory;
+    this.#standing = standing;
     this.#changed = changed;
     if (!world.domains.some((each) => each.name === state.reader)) {
       state.reader = world.domains[0]?.name ?? "";
@@ -36,6 +37,17 @@ export class Feeds {
     return this.#state.feeds.map((each) => (
       { domain: each.domain, topic: each.topic, after: each.position }
     ));
+  }
+
+  // What is subscribed to and not live, by whose PSPH that is.
+  gone() {
+    return this.#state.feeds.map((feed) => [feed.domain, this.#standing.of(feed)])
+      .filter(([, state]) => state === "stopped" || state === "reconnecting");
+  }
+
+  // It has changed how something stands.
+  standing() {
+    this.#showTopics();
   }
 
   // Subscribing
@@ -94,36 +106,39 @@ export class Feeds {
       this.#rows.set(key, row);
     }
     const feed = this.#find(reader, url);
-    const failed = feed && this.#failed.get(key);
     const name = this.#world.nameOf(url);
-    const leave = failed ? "Remove" : "Leave";
-    setText(row.button, feed ? leave : "Subscribe");
+    setText(row.button, feed ? "Leave" : "Subscribe");
     row.button.className = feed || domain === reader ? "small second" : "small";
-    const label = feed ? `${leave} ${name}` : `Subscribe to ${name} from ${reader}`;
+    const label = feed ? `Leave ${name}` : `Subscribe to ${name} from ${reader}`;
     row.button.setAttribute("aria-label", label);
     const way = domain === reader ? "in this domain" : "across the fabric";
-    row.note.classList.toggle("bad", Boolean(failed));
-    setText(row.note, failed || (feed ? `subscribed, ${counted(feed.count)}` : way));
+    const state = feed ? this.#standing.of(feed) : "";
+    row.line.dataset.state = state;
+    setText(row.note, feed ? `${inWords(state, reader)}, ${counted(feed.count)}` : way);
     return row.line;
   }
 
   #toggle(domain, topic) {
     if (this.#find(domain, topic)) {
-      this.#state.feeds = this.#state.feeds.filter(
-        (each) => each.domain !== domain || each.topic !== topic,
-      );
+      this.#leave(domain, topic);
     } else if (this.#state.feeds.length >= MOST_FEEDS) {
       at("subscribe-note").classList.add("bad");
       setText(at("subscribe-note"), `${MOST_FEEDS} subscriptions are the most. Leave one first.`);
       return false;
     } else {
-      this.#state.feeds.push({ domain, topic, position: null, seen: {}, count: 0 });
+      this.#state.feeds.push(newFeed(domain, topic));
     }
-    this.#failed.delete(`${domain} ${topic}`);
     this.#showTopics();
     this.#memory.saveSoon();
     this.#changed();
     return true;
+  }
+
+  #leave(domain, topic) {
+    this.#standing.forget({ domain, topic });
+    this.#state.feeds = this.#state.feeds.filter(
+      (each) => each.domain !== domain || each.topic !== topic,
+    );
   }
 
   #subscribeByUrl(event) {
@@ -145,19 +160,21 @@ export class Feeds {
       return;
     }
     if (!this.#toggle(this.#state.reader, topic)) return;
-    setText(note, `Subscribed in ${this.#state.reader}.`);
+    setText(note, "Added to the topics above.");
     at("topic-url").value = "";
   }
 
-  // A subscription that the hub does not take, and why.
+  // A subscription that the hub does not take, and why: it is none.
   refused(data) {
     const [domain, topic] = [text(data.domain), text(data.topic)];
     if (!this.#find(domain, topic)) return;
-    const reason = text(data.error) || "refused";
-    this.#failed.set(`${domain} ${topic}`, reason);
+    this.#leave(domain, topic);
     this.#showTopics();
+    this.#memory.saveSoon();
+    this.#changed();
+    const reason = text(data.error) || "the hub refuses it";
     at("subscribe-note").classList.add("bad");
-    setText(at("subscribe-note"), `Not subscribed: ${reason}.`);
+    setText(at("subscribe-note"), `Not subscribed to ${this.#world.nameOf(topic)}: ${reason}.`);
   }
 
   // Arriving
@@ -166,7 +183,6 @@ export class Feeds {
     const feed = this.#find(text(data.domain), text(data.topic));
     if (!feed || !advance(feed.seen, data.position)) return;
     feed.position = text(data.position) || feed.position;
-    this.#failed.delete(`${feed.domain} ${feed.topic}`);
     const entries = list(data.entries);
     feed.count += entries.length || 1;
     const common = {
@@ -300,7 +316,14 @@ export class Feeds {
   }
 }
 
+function inWords(state, reader) {
+  return {
+    live: "live", connecting: "connecting …", reconnecting: "reconnecting …",
+    stopped: `stopped: no PSPH in ${reader}`,
+  }[state] ?? state;
+}
+
 function counted(count) {
-  if (!count) return "waiting";
+  if (!count) return "no entry yet";
   return count === 1 ? "1 entry" : `${count} entries`;
 }

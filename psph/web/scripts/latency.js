@@ -143,7 +143,10 @@ export class Latency {
       const words = "The last Spark report";
       target.replaceChildren(element("a", { href, target: "_blank", rel: "noopener" }, words));
     } else {
-      target.replaceChildren("There is no Spark report of this world yet.");
+      target.replaceChildren(
+        "There is no Spark report of this world yet. To make one: ",
+        element("code", {}, this.#world.report),
+      );
     }
   }
 }

@@ -60,15 +60,19 @@ export function load() {
   };
 }
 
-// Positions of one world mean nothing in another: `psph up` without --data begins anew.
+// Positions of one world mean nothing in another: `psph up` without --data begins anew. Whether it is
+// a world that this tab has not been in.
 export function belongsTo(state, world) {
-  if (state.world === world) return;
+  if (state.world === world) return false;
   state.world = world;
   state.feeds = [];
   state.entries = [];
   state.chats = [];
   state.tree = "";
+  return true;
 }
+
+export const newFeed = (domain, topic) => ({ domain, topic, position: null, seen: {}, count: 0 });
 
 export class Memory {
   #state;

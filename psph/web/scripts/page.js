@@ -8,6 +8,7 @@ import { Memory, belongsTo, load } from "./memory.js";
 import { Network } from "./network.js";
 import { Roam } from "./roam.js";
 import { at, longer, number, setText } from "./showing.js";
+import { Standing } from "./standing.js";
 import { Stream } from "./stream.js";
 import { Tabs } from "./tabs.js";
 import { World } from "./world.js";
@@ -22,18 +23,18 @@ function trouble(reason) {
 
 let fading = 0;
 
-function connection(state, detail) {
+// How the page's own connection is and, while that is live, whether all that it follows is.
+function showConnection(state, detail) {
   const words = {
     connecting: "Connecting …",
     live: "Live",
+    partly: detail,
     resumed: "Reconnected, nothing missed",
     lost: `Reconnecting in ${detail} s`,
     refused: "Refused",
   };
   at("connection").dataset.state = state;
   setText(at("connection"), words[state]);
-  clearTimeout(fading);
-  if (state === "resumed") fading = setTimeout(() => connection("live"), RESUMED_FOR);
   if (state === "refused") trouble(detail);
 }
 
@@ -46,8 +47,8 @@ async function world() {
       return found;
     } catch (error) {
       trouble(error.message);
-      if (error.status === 401) connection("refused", error.message);
-      else connection("lost", AGAIN / 1000);
+      if (error.status === 401) showConnection("refused", error.message);
+      else showConnection("lost", AGAIN / 1000);
       await new Promise((resolve) => setTimeout(resolve, AGAIN));
     }
   }
@@ -68,15 +69,34 @@ async function begin() {
   const state = load();
   const memory = new Memory(state);
   const found = await world();
-  belongsTo(state, found.identity);
+  if (belongsTo(state, found.identity)) state.feeds = found.firstFeeds();
 
   let stream = null;
-  const parts = { world: found, state, memory, changed: () => stream?.changed() };
+  let own = ["connecting", 0];
+  const standing = new Standing(() => showStanding());
+  const parts = { world: found, state, memory, standing, changed: () => stream?.changed() };
   const feeds = new Feeds(parts);
   const chat = new Chat(parts);
   const network = new Network(parts);
   const latency = new Latency(parts);
   const roam = new Roam(parts);
+
+  function showStanding() {
+    feeds.standing();
+    chat.standing();
+    const gone = [...feeds.gone(), ...chat.gone()];
+    const live = own[0] === "live" || own[0] === "resumed";
+    if (live && gone.length) showConnection("partly", summed(gone));
+    else showConnection(...own);
+  }
+
+  function connection(name, detail) {
+    own = [name, detail];
+    clearTimeout(fading);
+    if (name === "resumed") fading = setTimeout(() => connection("live", 0), RESUMED_FOR);
+    standing.connected(name === "live" || name === "resumed");
+    showStanding();
+  }
 
   const wanted = () => ({
     feeds: feeds.wanted(),
@@ -97,7 +117,8 @@ async function begin() {
     crossing: (data) => latency.crossing(data),
     latency: (data) => latency.latency(data),
     status: (data) => setText(at("world-status"), summary(data)),
-    state: connection,
+    state: (data) => standing.told(data),
+    connection,
     trouble,
     forgotten: () => reloadUnless(found.identity),
   });
@@ -107,13 +128,21 @@ async function begin() {
     if (name === "roam") roam.shown();
     stream.changed();
   });
-  stream.restart();
+  stream.start();
+}
+
+// In words: those that are not live, each as [domain, state].
+function summed(gone) {
+  const stopped = gone.filter(([, state]) => state === "stopped");
+  const domains = [...new Set((stopped.length ? stopped : gone).map(([domain]) => domain))];
+  const verb = domains.length === 1 ? "is" : "are";
+  const names = domains.join(" and ");
+  return stopped.length ? `${names} ${verb} stopped` : `Reconnecting to ${names}`;
 }
 
 function summary(data) {
   const nodes = Number.isFinite(data.nodes_up) ? ` with ${data.nodes_up} nodes` : "";
-  const since = `This world has been up for ${longer(number(data.uptime_s))}${nodes}.`;
-  return `${since} Everything here comes from documented addresses: docs/http-api.md.`;
+  return `This world has been up for ${longer(number(data.uptime_s))}${nodes}.`;
 }
 
 begin();

@@ -1,6 +1,7 @@
 // Roam: this page as a client that moves between the hubs of the two domains (../roaming/). It has
 // connections of its own to the hubs, beside the one stream of events from the page's server.
 
+import { Outbox } from "../roaming/outbox.js";
 import { Roamer } from "../roaming/roamer.js";
 import { post } from "./api.js";
 import { figures } from "./figures.js";
@@ -43,7 +44,8 @@ export class Roam {
   // The view is looked at: now, and not before, the page connects to a hub.
   shown() {
     if (this.#roamer) return;
-    this.#forgetOtherWorlds();
+    // Positions of one world mean nothing in another.
+    Outbox.forget(NAME, NAME + this.#world.identity);
     this.#lines = new Lines(this.#world, this.#topics);
     this.#roamer = new Roamer({
       name: `page ${this.#world.identity}`,
@@ -63,19 +65,6 @@ export class Roam {
     this.#roamer.start();
   }
 
-  // Positions of one world mean nothing in another.
-  #forgetOtherWorlds() {
-    try {
-      for (const key of Object.keys(localStorage)) {
-        if (key.startsWith(NAME) && !key.startsWith(NAME + this.#world.identity)) {
-          localStorage.removeItem(key);
-        }
-      }
-    } catch {
-      // forbidden by the visitor: then there is nothing to forget
-    }
-  }
-
   #domainOf(hub) {
     return this.#domains.find((each) => each.hub === hub)?.name ?? hub;
   }
@@ -90,7 +79,10 @@ export class Roam {
     at("places").append(...this.#domains.map((domain) => this.#place(domain)));
     const near = (hub, words, checked) => {
       const radio = element("input", { type: "radio", name: "near", checked });
-      radio.addEventListener("change", () => (this.#near = hub));
+      radio.addEventListener("change", () => {
+        this.#near = hub;
+        this.#roamer.take(); // of several tabs, the one that is asked decides
+      });
       return element("label", { className: this.#sideOf(hub) }, radio, element("span", {}, words));
     };
     at("near").append(
@@ -99,6 +91,7 @@ export class Roam {
     );
     at("roam-faster").addEventListener("change", ({ target }) => {
       this.#roamer.followFaster = target.checked;
+      this.#roamer.take();
     });
     at("roam-take").addEventListener("click", () => this.#roamer.start());
     at("roam-publish").addEventListener("click", () => this.#publish());
@@ -204,7 +197,7 @@ export class Roam {
       while (at("roam-said").children.length > MOST_SAID) at("roam-said").firstElementChild.remove();
       this.#showUnsent();
     } else if (notice.type === "superseded") {
-      this.#log("Another tab, or a copy of this client, has taken over.", "broken");
+      this.#log("A copy of this client has taken over.", "broken");
     }
     this.#show();
   }
@@ -234,7 +227,7 @@ export class Roam {
       live: `The page is at ${name}.`,
       moving: `The page is at ${name}, and catches up …`,
       nowhere: "The page is nowhere, and looks for a hub …",
-      superseded: "Another tab of this browser goes on in this one's place.",
+      superseded: "A copy of this client goes on in its place.",
     }[stage]);
     at("roam-now").dataset.stage = stage;
     at("roam-take").hidden = stage !== "superseded";

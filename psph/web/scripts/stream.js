@@ -1,16 +1,20 @@
-// The one event stream of the page. What it carries is said by PUT /api/pages/ID, the whole of it
-// every time: so a change and a new connection are the same thing, and each feed and chat resumes
-// after its own position.
+// The one event stream of the page. All tabs of a browser share it: one of them leads, has the
+// connection and passes events on; each says by itself, with PUT /api/pages/PAGE/tabs/TAB, what it
+// wants to be shown, the whole of it every time. So a change and a new connection are the same
+// thing, and each feed and chat resumes after its own position.
 
-import { put, read } from "./api.js";
+import { Leading, canShare } from "../roaming/leading.js";
+import { put, read, remove } from "./api.js";
 
+const NAME = "psph page";
 const EVENTS = [
-  "update", "gap", "reset", "refused", "chat", "presence", "network", "crossing", "latency",
-  "status",
+  "update", "gap", "reset", "refused", "state", "chat", "presence", "network", "crossing",
+  "latency", "status",
 ];
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 10_000;
 const SETTLE = 40; // several changes at once become one request
+const LOOK = 10_000; // between looks whether a tab is still there
 
 function randomId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
@@ -18,12 +22,18 @@ function randomId() {
 }
 
 export class Stream {
-  #page = randomId(); // new for every load: a copied tab is a page of its own
+  #tab = randomId(); // new for every load: a copied tab is a tab of its own
+  #page = randomId(); // what the stream is called: as the first leader did
+  #last = ""; // the id of the last event
+  #toldPage = ""; // the page that knows what this tab wants
   #wanted;
   #handlers;
+  #leading;
   #source = null;
-  #heard = false; // the server has greeted this connection
+  #heard = false; // the server has greeted the connection
   #before = false; // there was one earlier
+  #state = ["connecting", 0];
+  #looked = new Map(); // by tab: when it was there
   #failures = 0;
   #timer = 0;
   #settling = 0;
@@ -31,20 +41,28 @@ export class Stream {
   #putting = false;
   #dirty = false;
 
-  // `wanted` is asked for the whole state whenever it is sent. Handlers: one for each event, state
-  // (name, detail), trouble (why the server does not take the state, or "") and forgotten (it no
-  // longer knows this page).
+  // `wanted` is asked for the whole state whenever it is sent. Handlers: one for each event,
+  // connection (state, detail), trouble (why the server does not take the state, or "") and
+  // forgotten (it no longer knows this page).
   constructor(wanted, handlers) {
     this.#wanted = wanted;
     this.#handlers = handlers;
-    window.addEventListener("online", () => this.restart());
-    window.addEventListener("pagehide", () => this.#close());
-    window.addEventListener("pageshow", (event) => event.persisted && this.restart());
+    this.#leading = new Leading(NAME, {
+      lead: () => this.restart(),
+      follow: () => this.#close(),
+      heard: (message) => this.#hear(message),
+      greet: () => this.#message({ type: this.#heard ? "hello" : "state", resumed: true }),
+    });
+    // For as long as this tab lives, so that the leader can tell.
+    if (canShare()) navigator.locks.request(`${NAME} ${this.#tab}`, () => new Promise(() => {}));
+    window.addEventListener("online", () => this.#leading.leads && this.restart());
+    window.addEventListener("pagehide", () => this.#leave());
+    window.addEventListener("pageshow", (event) => event.persisted && this.start());
   }
 
-  restart() {
-    this.#failures = 0;
-    this.#connect();
+  start() {
+    this.#handlers.connection(...this.#state);
+    this.#leading.start();
   }
 
   // Something else is to be shown from now on.
@@ -52,6 +70,13 @@ export class Stream {
     if (!this.#heard) return; // said when the connection is made
     clearTimeout(this.#settling);
     this.#settling = setTimeout(() => this.#say(), SETTLE);
+  }
+
+  #leave() {
+    if (this.#toldPage) remove(`/api/pages/${this.#toldPage}/tabs/${this.#tab}`);
+    this.#toldPage = "";
+    this.#heard = false;
+    this.#leading.stop();
   }
 
   // One request at a time: the state said last is the one that holds.
@@ -62,45 +87,84 @@ export class Stream {
     try {
       while (this.#dirty) {
         this.#dirty = false;
-        await put(`/api/pages/${this.#page}`, this.#wanted());
+        this.#toldPage = this.#page;
+        await put(`/api/pages/${this.#page}/tabs/${this.#tab}`, this.#wanted());
       }
       this.#handlers.trouble("");
     } catch (error) {
+      this.#toldPage = "";
       if (this.#heard) this.#handlers.trouble(error.message);
     } finally {
       this.#putting = false;
     }
   }
 
+  // What the leader tells all tabs, itself included
+
+  // With what a tab needs to take the leader's place.
+  #message(message) {
+    return { ...message, page: this.#page, last: this.#last, state: this.#state };
+  }
+
+  #tell(message) {
+    const whole = this.#message(message);
+    this.#leading.say(whole);
+    this.#hear(whole);
+  }
+
+  #hear({ type, page, last, state, resumed, name, data }) {
+    [this.#page, this.#last] = [page, last];
+    if (type === "event") {
+      if (!data.tab || data.tab === this.#tab) this.#handlers[name](data);
+      return;
+    }
+    this.#heard = type === "hello";
+    if (state.join() !== this.#state.join() || this.#leading.leads) {
+      this.#state = state;
+      this.#handlers.connection(...state);
+    }
+    if (type === "hello" && !(resumed && this.#toldPage === page)) this.#begin(page);
+  }
+
+  async #begin(page) {
+    if (this.#before) await this.#handlers.forgotten();
+    this.#before = true;
+    if (this.#heard && page === this.#page) this.#say();
+  }
+
+  // The connection, of the leader
+
+  restart() {
+    this.#failures = 0;
+    this.#connect();
+  }
+
   #close() {
     this.#generation += 1;
     clearTimeout(this.#timer);
-    clearTimeout(this.#settling);
     this.#source?.close();
     this.#source = null;
-    this.#heard = false;
   }
 
   #connect() {
     this.#close();
     const generation = this.#generation;
     const current = (handler) => (event) => generation === this.#generation && handler(event);
-    if (!this.#before && !this.#failures) this.#handlers.state("connecting");
-    const source = new EventSource(`/api/events?page=${this.#page}`);
-    this.#source = source;
+    const query = new URLSearchParams({ page: this.#page, after: this.#last });
+    const source = (this.#source = new EventSource(`/api/events?${query}`));
     for (const name of EVENTS) {
-      const told = (event) => this.#handlers[name](JSON.parse(event.data));
-      source.addEventListener(name, current(told));
+      source.addEventListener(name, current(({ data, lastEventId }) => {
+        this.#last = lastEventId || this.#last;
+        const read = JSON.parse(data);
+        this.#tell({ type: "event", name, data: read });
+        if (read.tab && read.tab !== this.#tab) this.#look(read.tab);
+      }));
     }
-    source.addEventListener("hello", current(async (event) => {
-      const again = this.#before;
-      this.#heard = true;
+    source.addEventListener("hello", current(({ data }) => {
       this.#failures = 0;
-      this.#handlers.state(again ? "resumed" : "live");
-      this.#before = true;
-      if (JSON.parse(event.data).resumed === true) return;
-      if (again) await this.#handlers.forgotten();
-      if (generation === this.#generation) this.#say();
+      this.#state = [this.#state[0] === "lost" ? "resumed" : "live", 0];
+      this.#tell({ type: "hello", resumed: JSON.parse(data).resumed === true });
+      this.#state = ["live", 0]; // for tabs that come later
     }));
     source.addEventListener("error", current(() => this.#lost()));
   }
@@ -111,7 +175,8 @@ export class Stream {
     const longest = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (this.#failures - 1));
     const pause = longest * (0.5 + Math.random() / 2);
     this.#timer = setTimeout(() => this.#connect(), pause);
-    this.#handlers.state("lost", Math.max(1, Math.round(pause / 1000)));
+    this.#state = ["lost", Math.max(1, Math.round(pause / 1000))];
+    this.#tell({ type: "state" });
     if (this.#failures > 1) this.#askWhy(this.#generation);
   }
 
@@ -122,7 +187,19 @@ export class Stream {
     } catch (error) {
       if (error.status !== 401 || generation !== this.#generation) return;
       this.#close();
-      this.#handlers.state("refused", error.message);
+      this.#state = ["refused", error.message];
+      this.#tell({ type: "state" });
     }
+  }
+
+  // A tab that crashed said no goodbye, and its lock is free.
+  async #look(tab) {
+    const now = performance.now();
+    if (!canShare() || now - (this.#looked.get(tab) ?? -LOOK) < LOOK) return;
+    this.#looked.set(tab, now);
+    const { held } = await navigator.locks.query();
+    if (held.some(({ name }) => name === `${NAME} ${tab}`)) return;
+    this.#looked.delete(tab);
+    remove(`/api/pages/${this.#page}/tabs/${tab}`);
   }
 }

@@ -26,7 +26,7 @@ export class Tabs {
   #fromAddress() {
     const named = location.hash.slice(1);
     if (this.#names.includes(named)) this.#show(named);
-    else if (!this.selected) this.#show(this.#names[0]);
+    else if (!named || !this.selected) this.#show(this.#names[0]);
   }
 
   #key(event, name) {
@@ -41,8 +41,10 @@ export class Tabs {
   }
 
   #choose(name) {
-    // Kept in the address, so that a reload or a link leads to the same view.
-    history.replaceState(null, "", `#${name}`);
+    if (name === this.selected) return;
+    // In the address, so that a reload or a link leads to the same view; and in the history, so that
+    // Back leads to the view before it, and out of the page only from the first.
+    history.pushState(null, "", `#${name}`);
     this.#show(name);
   }
 

@@ -1,5 +1,6 @@
 // The world as GET /api/world describes it: whose colour is whose, and what topics are called.
 
+import { newFeed } from "./memory.js";
 import { element, list, text } from "./showing.js";
 
 export class World {
@@ -12,6 +13,7 @@ export class World {
     }));
     // What the page itself may publish on, and what it has to show for that.
     this.publishing = { topic: text(data?.publishing?.topic), token: text(data?.publishing?.token) };
+    this.report = text(data?.report); // the command that makes one
     this.chat = list(data?.chat).filter((each) => text(each?.jid));
     // Stays the same while the world runs, and after a restart with the same data.
     this.identity = text(data?.id) || this.domains.map((each) => each.topics.join(" ")).join(" ");
@@ -19,6 +21,12 @@ export class World {
 
   topics() {
     return this.domains.flatMap(({ name, topics }) => topics.map((url) => ({ url, domain: name })));
+  }
+
+  // What a visitor who has just come is subscribed to: a feed that crosses the fabric.
+  firstFeeds() {
+    const [reader, other] = this.domains;
+    return reader && other?.topics.length ? [newFeed(reader.name, other.topics[0])] : [];
   }
 
   // For a select.

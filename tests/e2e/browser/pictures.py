@@ -39,7 +39,7 @@ def feeds(visitor):
         visitor.publish(text)
         visitor.sees(text)
     visitor.page.locator("#publish-text").blur()
-    return shot(visitor, ".side .card")
+    return shot(visitor, ".read")
 
 
 def chat(visitor):

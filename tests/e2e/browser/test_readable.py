@@ -91,11 +91,11 @@ def test_the_keyboard_is_enough(visit):
         expect(page.get_by_role("tabpanel", name=name)).to_be_visible()
         expect(page.get_by_role("tabpanel")).to_have_count(1)
     press_until("Tab", lambda found: found.get_attribute("type") == "radio")
-    press_until("Tab", named("Subscribe to news.site-b.test/feed.xml from site-a.test"))
+    press_until("Tab", named("Subscribe to news.site-b.test/notes.xml from site-a.test"))
     page.keyboard.press("Enter")
     expect(focus).to_have_text("Leave")  # the focus stays where it was
     user.entries("news.site-b.test/feed.xml").first.wait_for()
-    press_until("Tab", lambda found: found.get_attribute("id") == "publish-text")
+    press_until("Shift+Tab", lambda found: found.get_attribute("id") == "publish-text")
     news = headline("Typed by hand")
     page.keyboard.type(news)
     page.keyboard.press("Enter")

@@ -12,9 +12,10 @@ import pytest
 from tests.e2e.proxies.around import run, until
 from tests.e2e.proxies.names import A, B
 from tests.e2e.talker import Talker, check
+from tests.sizes import size
 
-MESSAGES = 200
-KILLS = 2
+MESSAGES = size(100, 200)
+KILLS = size(1, 2)
 """Of each PSPH."""
 DOWN = 1.0
 PAUSE = 0.02

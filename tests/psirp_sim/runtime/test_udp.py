@@ -19,6 +19,7 @@ from psirp_sim.runtime.sqlite_storage import StorageError
 from psirp_sim.runtime.udp import UdpNode
 from psirp_sim.wire.data import DataPacket
 from psirp_sim.zfilters import Scheme, ZFilter, combine, link_id, link_tags
+from tests.ports import free_port
 
 
 class Counter:
@@ -227,10 +228,10 @@ def towards(*links, packet_id=None):
     ).encode()
 
 
-def open_end(host="127.0.0.1"):
+def open_end(host="127.0.0.1", port=0):
     """The other end of a link."""
     opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
-    opened.bind((host, 0))
+    opened.bind((host, port))
     opened.setblocking(False)
     return opened
 
@@ -459,12 +460,8 @@ def test_a_host_that_is_found_late_and_moves(accelerate, names, caplog):
 
     async def body():
         async with router(accelerate, "in") as (node, core, ends):
-            with open_end("127.0.0.1") as here, open_end("127.0.0.2") as there:
-                port = here.getsockname()[1]
-                there.close()
-                there = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-                there.bind(("127.0.0.2", port))
-                there.setblocking(False)
+            port = free_port()
+            with open_end("127.0.0.1", port) as here, open_end("127.0.0.2", port) as there:
                 node.add_link("b", ("b.test", port))
                 core.route("in", "b")
                 assert node.links["b"].send(b"too early") is False

@@ -8,8 +8,25 @@ from psph.proxy.cluster import Cluster
 from psph.proxy.listening import Listening
 from psph.proxy.origin import Origin
 from psph.proxy.turns import Verdict
-from psph.proxy.writing import Writing
-from tests.psph.proxy.planted import Planted, PublishesWithoutTheLease
+from psph.proxy.writing import Turn, Writing
+from tests.psph.proxy.planted import Planted
+
+
+class PublishesWithoutTheLease(Planted):
+    """It does not wait to be the writer of a topic."""
+
+    class Origin(Origin):
+        def _open(self, canonical, news=None):
+            own = super()._open(canonical, news)
+            if own is not None:
+                own.turn.__class__ = Granted
+            return own
+
+
+class Granted(Turn):
+    """A turn that never ends."""
+
+    held = True
 
 
 class NeverHandsOver(Planted):
@@ -94,16 +111,45 @@ class ForgetsThatItFollowed(Planted):
             self._env.storage.write({listening.PREFIX + listener.topic.rid.raw: None})
 
 
+class KeepsWritingAlone(Planted):
+    """Who was alone goes on without a lease when another one has come."""
+
+    class Writing(Writing):
+        def look(self, turn):
+            if not turn.is_alone:
+                super().look(turn)
+
+
+class TellsTheNumberOfItsVersions(Planted):
+    """Readers are told a number that the leases of others have not reached yet."""
+
+    class Writing(Writing):
+        def begin(self, topic, changed):
+            turn = super().begin(topic, changed)
+            turn.__class__ = Boastful
+            return turn
+
+
+class Boastful(Turn):
+    """Tells readers its own number."""
+
+    @property
+    def since(self):
+        return self.number
+
+
 PLANTED: dict[type[Planted], int] = {
     PublishesWithoutTheLease: 0,
     NeverHandsOver: 4,
     KeepsItsNewsToItself: 1,
-    KeepsPingsToItself: 2,
-    ForgetsItsTurns: 11,
+    KeepsPingsToItself: 4,
+    ForgetsItsTurns: 0,
     WithdrawsAtTheEnd: 4,
     PublishesOutOfTurn: 0,
-    DoesNotLookAfterAll: 0,
+    DoesNotLookAfterAll: 38,
     TakesUpTheLatest: 6,
-    ForgetsThatItFollowed: 22,
+    ForgetsThatItFollowed: 50,
+    KeepsWritingAlone: 7,
+    TellsTheNumberOfItsVersions: 14,
 }
 """Each with a seed that finds it quickly."""

@@ -76,7 +76,10 @@ class Peer:
 class World(Fabric):
     """A proxy for each domain, by the name of the node, and forwarding nodes between them."""
 
-    def __init__(self, proxies=None, *, sites=(), natives=(), dns_delay=MILLISECOND, kind=Proxy):
+    def __init__(
+        self, proxies=None, *, sites=(), natives=(), dns_delay=MILLISECOND, kind=Proxy, votes=True
+    ):
+        """With `votes` the servers give writer leases already."""
         self.proxies = proxies or {"a": (A,), "b": (B,)}
         self.options = {}
         self.sites = [Site(topic, True) for topic in sites]
@@ -84,7 +87,8 @@ class World(Fabric):
         self.dns_delay, self.kind = dns_delay, kind
         super().__init__(("r1",), (*self.proxies, *natives))
         self.until(lambda: all(self.proxy(name).begun for name in self.proxies))
-        self.run(6)  # a new server gives no writer leases at first
+        if votes:
+            self.run(6)  # a new server gives no writer leases at first
 
     @staticmethod
     def zone(name):
@@ -111,6 +115,22 @@ class World(Fabric):
             return
         self.world.add_node(name, lambda env: Peer(env, self, self.settings_of(name)))
         self.world.add_link(name, "hub", self.profile)
+
+    def join(self, name, hosts):
+        """Start another proxy."""
+        self.proxies[name] = hosts
+        self.add(name)
+        self.until(lambda: self.node(name) is not None and self.proxy(name).begun)
+
+    def cut(self, *names):
+        for name in names:
+            self.world.cut(name, "hub")
+            self.world.cut("hub", name)
+
+    def heal(self, *names):
+        for name in names:
+            self.world.heal(name, "hub")
+            self.world.heal("hub", name)
 
     def proxy(self, name):
         return self.node(name).proxy

@@ -105,6 +105,35 @@ def test_what_waits_is_bounded_and_the_drop_is_told(tmp_path):
     run(main())
 
 
+def test_progress_counts_those_who_have_the_latest_and_those_who_are_owed_it(tmp_path):
+    async def main():
+        async with opened(tmp_path) as store:
+            for name in ("done", "retrying", "flying"):
+                await subscribe(store, f"http://{name}.example/cb")
+            first = await publish(store, entries='[{"id": "a"}, {"id": "b"}]', now=1.0)
+            topic = first.update.topic_id
+            claimed = {each.callback: each for each in (await claim(store, now=1.0)).claimed}
+            await claim(
+                store,
+                now=2.0,
+                results=[
+                    result(claimed["http://done.example/cb"], at=2.0),
+                    result(claimed["http://retrying.example/cb"], Outcome.RETRY, 2.0, retry_at=9.0),
+                ],
+            )
+            await subscribe(store, "http://later.example/cb", now=3.0)
+            found = await store.progress(topic, 3.0)
+            assert (found.position, found.new_entries) == (first.update.position, 2)
+            assert (found.delivered, found.owed, found.retrying, found.next_at) == (1, 2, 1, 9.0)
+            second = await publish(store, b"y", now=4.0)
+            found = await store.progress(topic, 4.0)
+            assert (found.position, found.new_entries) == (second.update.position, None)
+            assert (found.delivered, found.owed) == (0, 4)
+            assert await store.progress(topic + 1, 4.0) is None
+
+    run(main())
+
+
 def test_dropping_one_notification_keeps_the_subscription(tmp_path):
     async def main():
         async with opened(tmp_path) as store:

@@ -98,7 +98,7 @@ def test_a_version_kept_back_is_released_by_a_ping_to_those_who_were_there(tmp_p
             await store.refetch(topic.id, 0.5, "0" * 32, signalled=False)
             assert (await fetch(store)).deliveries == 0
             await subscribe(store, "http://late.example/", now=2.0)
-            nothing = {"etag": None, "last_modified": None, "digest": None}
+            nothing = {"etag": None, "last_modified": None}
             await store.refetch(topic.id, 3.0, "0" * 32, signalled=False)
             assert await store.fetched(topic.id, 2, 3.0, **nothing) == 0
             await store.ping([(URL, "0" * 32)], CAPS, 4.0, create=False)

@@ -11,10 +11,8 @@ async def ping(store, *spellings, now=1.0, create=True):
     return await store.ping(topics, CAPS, now, create=create)
 
 
-async def fetched(store, topic, now=2.0):
-    await store.fetched(
-        topic.id, topic.ping_serial, now, etag='"e"', last_modified=None, digest=b"d"
-    )
+async def fetched(store, topic, now=2.0, **more):
+    await store.fetched(topic.id, topic.ping_serial, now, etag='"e"', last_modified=None, **more)
 
 
 def test_a_ping_makes_a_fetch_due_that_survives(tmp_path):
@@ -28,7 +26,7 @@ def test_a_ping_makes_a_fetch_due_that_survives(tmp_path):
             assert await store.due_fetches(9.0, 10) == []
             assert await store.next_fetch(0.0) is None
             after = await store.topic(identify(TOPIC))
-            assert (after.etag, after.digest, after.last_fetch_at) == ('"e"', b"d", 2.0)
+            assert (after.etag, after.last_fetch_at) == ('"e"', 2.0)
 
     run(main())
 
@@ -82,6 +80,50 @@ def test_a_ping_does_not_wait_for_a_retry(tmp_path):
             await store.fetch_failed(topic.id, topic.ping_serial, 2.0, reason="x", retry_at=900.0)
             await ping(store, now=3.0)
             assert await store.next_fetch(0.0) == 3.0
+
+    run(main())
+
+
+def test_rechecks_are_counted_and_survive_until_there_is_news_or_none_is_left(tmp_path):
+    async def main():
+        async with opened(tmp_path) as store:
+            (topic,) = await ping(store)
+            await fetched(store, topic, now=2.0, recheck_at=4.0)
+        async with opened(tmp_path) as store:
+            assert await store.due_fetches(3.0, 10) == []
+            (due,) = await store.due_fetches(4.0, 10)
+            assert (due.signalled, due.rechecks) == (True, 1)
+            await fetched(store, due, now=5.0)
+            after = await store.topic(identify(TOPIC))
+            assert (after.fetch_due, after.signalled, after.rechecks) == (None, False, 0)
+
+    run(main())
+
+
+def test_neither_a_ping_nor_a_look_waits_for_a_recheck(tmp_path):
+    async def main():
+        async with opened(tmp_path) as store:
+            (topic,) = await ping(store)
+            await fetched(store, topic, recheck_at=900.0)
+            (topic,) = await ping(store, now=3.0)
+            assert (topic.fetch_due, topic.rechecks) == (3.0, 0)
+            for signalled, rechecks in ((False, 1), (True, 0)):
+                await fetched(store, topic, recheck_at=900.0)
+                await store.refetch(topic.id, 4.0, TRACE, signalled=signalled)
+                topic = await store.topic(identify(TOPIC))
+                assert (topic.fetch_due, topic.rechecks) == (4.0, rechecks)
+
+    run(main())
+
+
+def test_a_ping_during_a_fetch_begins_its_own_rechecks(tmp_path):
+    async def main():
+        async with opened(tmp_path) as store:
+            (topic,) = await ping(store)
+            await ping(store)
+            await fetched(store, topic, now=2.0, recheck_at=900.0)
+            (due,) = await store.due_fetches(2.0, 10)
+            assert (due.signalled, due.rechecks) == (True, 0)
 
     run(main())
 

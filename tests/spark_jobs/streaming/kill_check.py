@@ -1,7 +1,7 @@
 """Following traces: every window once and true, although the job is killed.
 
 Starts two virtual machines one after the other, which takes longer than `make test` has for one
-test; `.ci/run` runs it.
+test; `.ci/long` runs it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,102 @@
+"""Many tabs of one browser: all are live, by one stream, which a tab hands over when it is closed."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.browser.world import SOON, Line, headline, until
+from tests.push_hub.browser import installed
+
+pytestmark = pytest.mark.skipif(
+    installed() is None, reason="Chromium is not installed: apt-get install chromium"
+)
+
+TABS = 8
+FEED = "news.site-b.test/feed.xml"
+
+
+def publish(world, text):
+    with urllib.request.urlopen(f"{world}api/world") as answer:
+        topic = json.load(answer)["domains"][1]["topics"][0]["url"]
+    body = json.dumps({"topic": topic, "text": text}).encode()
+    urllib.request.urlopen(f"{world}api/topics/publish", body).close()
+
+
+def streams(world):
+    """Those that the server has open."""
+    with urllib.request.urlopen(f"{world}healthz") as answer:
+        return json.load(answer)["pages"]
+
+
+@pytest.fixture
+def line(world):
+    """Counts connections outside the browser."""
+    until(lambda: streams(world) == 0, "pages of other tests are closed")
+    line = Line(world)
+    yield line
+    line.close()
+
+
+def opened(user, count):
+    pages = [user.page, *(user.context.new_page() for _ in range(count - 1))]
+    for page in pages:
+        page.goto(f"{user.address}#feeds")
+        page.locator("#entries li", has_text=FEED).first.wait_for(**SOON)
+        expect(page.locator("#connection")).to_have_attribute("data-state", "live", **SOON)
+    return pages
+
+
+def seen(pages, news):
+    for page in pages:
+        expect(page.locator("#entries li", has_text=news)).to_have_count(1, **SOON)
+
+
+def test_eight_tabs_are_all_live_and_outlive_their_leader(visit, world, line):
+    user = visit(line.url)
+    pages = opened(user, TABS)
+    assert streams(world) == 1
+    first = headline("For eight")
+    publish(world, first)
+    seen(pages, first)
+    assert line.count() <= 6
+    # Each has views of its own.
+    pages[3].get_by_role("tab", name="Network").click()
+    pages[5].get_by_role("tab", name="Latency").click()
+    expect(pages[3].locator("#links li.in-tree")).not_to_have_count(0, **SOON)
+    expect(pages[5].locator("#crossings li")).not_to_have_count(0, **SOON)
+    user.picture("eight-tabs")
+    # The leader is the tab that came first. While it goes something is published.
+    closing = headline("While the leader goes")
+    publish(world, closing)
+    pages.pop(0).close()
+    seen(pages, closing)
+    for _ in range(3):
+        pages.pop(0).close()
+    last = headline("For four")
+    publish(world, last)
+    seen(pages, last)
+    seen(pages, first)
+    until(lambda: streams(world) == 1, "one stream is left")
+
+
+def test_a_cut_line_is_seen_in_all_tabs_and_nothing_is_missed(visit, world, line):
+    user = visit(line.url)
+    user.forgiven = "net::ERR_"
+    pages = opened(user, 3)
+    line.cut()
+    for page in pages:
+        expect(page.locator("#connection")).to_have_attribute("data-state", "lost", **SOON)
+        row = page.locator("#topics li", has_text=FEED)
+        expect(row).to_have_attribute("data-state", "reconnecting")
+    meanwhile = headline("While the line was cut")
+    publish(world, meanwhile)
+    line.mend()
+    seen(pages, meanwhile)
+    for page in pages:
+        connection = page.locator("#connection")
+        expect(connection).to_have_attribute("data-state", re.compile("resumed|live"), **SOON)
