@@ -34,16 +34,24 @@ async def serve(
         loop.add_signal_handler(number, stopped.set)
     try:
         async with AsyncExitStack() as stack:
-            address = await start(configuration, directory, stack)
-            ready(address)
-            await stopped.wait()
+            process = await start(configuration, directory, stack)
+            ending = asyncio.create_task(stopped.wait())
+            for wait in process.awaited:
+                waiting = asyncio.ensure_future(wait())
+                await asyncio.wait([waiting, ending], return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+            if not stopped.is_set():
+                ready(process.admin)
+            await ending
             _log.info("stopping")
     except (OSError, StorageError, ValueError) as error:
         raise PsphError(f"node {configuration.node.name} cannot run: {error}") from error
 
 
-async def start(configuration: NodeConfiguration, directory: Path, stack: AsyncExitStack) -> str:
-    """Run the roles until the stack is left; the address of the admin port."""
+async def start(
+    configuration: NodeConfiguration, directory: Path, stack: AsyncExitStack
+) -> Process:
+    """Run the roles until the stack is left."""
     roles = configuration.node.roles
     if not roles:
         raise PsphError("the configuration names no role to run: set node.roles")
@@ -68,7 +76,8 @@ async def start(configuration: NodeConfiguration, directory: Path, stack: AsyncE
         from psph.roles import hub
 
         await hub.start(process, configuration.hub)
-    return await _serve_admin(process.app, configuration.node.admin, stack)
+    process.admin = await _serve_admin(process.app, configuration.node.admin, stack)
+    return process
 
 
 async def _serve_admin(app: web.Application, listen: str, stack: AsyncExitStack) -> str:

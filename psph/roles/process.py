@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -35,6 +35,10 @@ class Process:
         self.metrics = CollectorRegistry()
         self.health: dict[str, Callable[[], str]] = {}
         """For each role what is the matter with it, in a word; "" when it does its work."""
+        self.awaited: list[Callable[[], Awaitable[None]]] = []
+        """What roles wait for before the node is said to be ready."""
+        self.admin = ""
+        """The address of the admin port, once it is served."""
         self.addresses: dict[str, str] = {}
         """Where the roles serve, by role: ports may be the system's choice."""
         self.app = web.Application()

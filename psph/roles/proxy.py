@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from functools import partial
@@ -14,6 +15,7 @@ from bootstrap import Resolver
 from bootstrap.registration import Registrar
 from psph.configuration.bootstrap import BootstrapConfiguration
 from psph.configuration.hub import ProxyConfiguration
+from psph.configuration.rendezvous import RendezvousConfiguration
 from psph.directory import DnsDirectory
 from psph.facades.carrier import ProxyCarrier
 from psph.facades.chat import Users, add_chat
@@ -35,6 +37,10 @@ from push_hub import Hub
 
 PROXY: web.AppKey[Proxy] = web.AppKey("proxy", Proxy)
 _BEGINNING = 0.005
+_WITHOUT_SERVERS = 5.0
+"""Seconds."""
+
+_log = logging.getLogger(__name__)
 
 
 async def start(process: Process, running: RunningNode) -> None:
@@ -59,6 +65,7 @@ async def start(process: Process, running: RunningNode) -> None:
         started_hub.listen(lambda update: proxy.recorded(web_update(update)))
         proxy.start()
         started_hub.carry(ProxyCarrier(proxy, configuration.admit_s))
+        process.awaited.append(partial(_until_ready, proxy, process.configuration.rendezvous))
         _show(process, proxy, joining)
 
     keys = bootstrap.private_keys(process.directory)
@@ -85,6 +92,22 @@ async def start(process: Process, running: RunningNode) -> None:
     if registration is not None:
         registrar = await process.stack.enter_async_context(Registrar(registration))
         process.app.router.add_get("/bootstrap/status", partial(_records, registrar))
+
+
+async def _until_ready(proxy: Proxy, rendezvous: RendezvousConfiguration) -> None:
+    """Until an update can cross at once; not for ever, as the hub serves its own domain without."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    while not proxy.is_ready:
+        servers = proxy.node.status()["servers"]
+        patience = 2 * rendezvous.writer_lease_s if servers else _WITHOUT_SERVERS
+        if loop.time() > begun + patience:
+            _log.warning(
+                "updates do not cross the fabric yet, and will as soon as they can: %s",
+                "writer leases are not given" if servers else "no rendezvous server is reached",
+            )
+            return
+        await asyncio.sleep(_BEGINNING)
 
 
 def _settings(
