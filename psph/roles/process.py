@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -34,6 +35,10 @@ class Process(AdminPort):
         self.token = admin_token.keep(self.data)
         self.recent = RecentEvents(configuration.traces.recent)
         self.trace = self._trace_sink()
+        self.awaited: list[Callable[[], Awaitable[None]]] = []
+        """What roles wait for before the node is said to be ready."""
+        self.admin = ""
+        """The address of the admin port, once it is served."""
         self.app[PROCESS] = self
         if configuration.traces.recent:
             self.app.router.add_get("/traces/recent", recent_traces)
