@@ -155,8 +155,10 @@ class Resumption:
         start, publisher = self._starts[lost.topic_id], lost.position.publisher
         key = (lost.topic_id, publisher)
         last = self._last.get(key)
-        # Without a Position it had what the log had of this publisher, if it is known how far.
-        lacks = 0 < resume < lost.seq if last is None else last < lost.position
+        # Without a Position it had what the log had of this publisher, if it is known how far; a
+        # reader that has only begun lacks nothing.
+        resumed = bool(start.after) or self._since is not None
+        lacks = resumed and 0 < resume < lost.seq if last is None else last < lost.position
         if not lacks:
             return
         store = self._context.store
