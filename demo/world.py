@@ -82,6 +82,10 @@ class World:
         # A PSPH takes its records back, for which it needs the name server.
         await self._stop(self.parts.keys() - {layout.NAME_SERVER}, 1.3)
         await self._stop([layout.NAME_SERVER], 0.4)
+        self.release_ports()
+
+    def release_ports(self) -> None:
+        """Let other worlds have them; a world that is never entered has them, too."""
         self._reservation.close()
 
     async def _stop(self, names: Iterable[str], patience: float) -> None:
