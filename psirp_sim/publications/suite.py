@@ -63,9 +63,9 @@ class PublicationsTrial:
         self._looked = self._inspected = 0
         self._build()
         power = stream(seed, "power cuts")
-        for node in self.world.nodes.values():
-            node.crash_cuts_power = power.random() < 0.3
-            node.storage.power_safe = power.random() < 0.2
+        for each in self.world.nodes.values():
+            each.crash_cuts_power = power.random() < 0.3
+            each.storage.power_safe = power.random() < 0.2
 
     def _build(self) -> None:
         random = self._random
