@@ -324,7 +324,7 @@ PLANTED: dict[type[Planted], int] = {
     RepairsTheFirstUnitOnly: 200,
     NeverAsksItsListeners: 0,
     ForgetsWhoIsBehind: 0,
-    SendsBeforeItIsDurable: 27,
+    SendsBeforeItIsDurable: 97,
     StartsANewEpochAtEveryStart: 6,
     KeepsItsEpochWithoutItsState: 1,
     ForgetsTooEarly: 0,
