@@ -300,6 +300,8 @@ class MobileClient:
             if flow is None:
                 continue
             self.counters["consumed"] += 1
+            if self._arrival is not None:
+                self._arrival.consumed(event.topic)
             if isinstance(event, Gap):
                 self.counters["gaps"] += 1
                 self.counters["missed"] += event.missed

@@ -93,11 +93,14 @@ class Flow:
             return
         self._blind = base is None
         for position in base or ():
-            self._mark(position)
-            if self._is_new(position):
-                self.aim(position)
-                if replays:
-                    self._owed[position.publisher] = position
+            if not self._is_new(position):
+                self._mark(position)
+                continue
+            self.aim(position)
+            if replays:
+                self._owed[position.publisher] = position
+            else:
+                self._mark(position)
 
     def aim(self, position: Position) -> None:
         """A buffer's word that everything up to there exists: it comes, or is missing."""
@@ -174,7 +177,12 @@ class Flow:
     def lacking(self) -> bool:
         """Something exists, or may, that is not here and will not come directly: a buffer may
         have it."""
-        return self._blind or any(self._is_final(publisher) for publisher in self._ahead)
+        return self._blind or self.has_hole
+
+    @property
+    def has_hole(self) -> bool:
+        """The live flow has passed something that is not here: only a buffer can have it."""
+        return self.begun and any(self._is_final(publisher) for publisher in self._ahead)
 
     @property
     def open_holes(self) -> Iterator[tuple[str, PublisherId, Position | None]]:
