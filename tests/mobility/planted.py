@@ -181,6 +181,18 @@ class _LosesItsPlace(Collector):
         super().ask()
 
 
+class _WaitsForEveryTopic(Collector):
+    """A proxy is asked again only when the subscriptions to all topics are in effect."""
+
+    def _look_again(self):
+        env, settings = self._client.env, self._client.settings
+        if self._client.caught_up:
+            super()._look_again()
+        else:
+            self.heard_at = env.now()
+            self._timer = env.call_later(settings.poll, self._look_again)
+
+
 class SendsOutgoingTwice(MobileClient):
     """A publication that was taken is given another Position at the next place."""
 
@@ -412,6 +424,7 @@ CLIENTS = [
     (NeverRepeats, 1),
     (DetachesBeforeTheAnswer, 8),
     (with_collector(_LosesItsPlace), 10),
+    (with_collector(_WaitsForEveryTopic), 27),
     (SendsOutgoingTwice, 7),
     (ForgetsOutgoing, 49),
     (ReusesOutgoingPositions, 23),
