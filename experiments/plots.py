@@ -59,11 +59,12 @@ def figure_of(plot: Plot, title: str, rows: Sequence[Row]) -> Figure:
     # The object interface, not pyplot: no global state and no display.
     from matplotlib.figure import Figure
 
+    rows = [row for row in rows if _is_shown(plot, row)]
     lines = _lines(plot, rows)
     figure = Figure(figsize=(9 if len(lines) > _BESIDE else 7, 4.5), layout="constrained")
     axes = figure.add_subplot()
     # Before anything is drawn: afterwards it would replace the ticks.
-    names = _names([x for points in lines.values() for x, _, _ in points])
+    names = _names([row[plot.x] for row in rows])
     axes.set_xscale("log" if plot.log_x and names is None else "linear")
     axes.set_yscale("log" if plot.log_y else "linear")
     if names is not None:
@@ -90,6 +91,11 @@ def figure_of(plot: Plot, title: str, rows: Sequence[Row]) -> Figure:
     return figure
 
 
+def _is_shown(plot: Plot, row: Row) -> bool:
+    wanted = all(row.get(column) == value for column, value in plot.where.items())
+    return wanted and row.get(plot.y) is not None
+
+
 def _names(values: Sequence[Any]) -> list[str] | None:
     """The values of a text column, each once; None where they are numbers."""
     if not any(isinstance(each, str) for each in values):
@@ -100,9 +106,7 @@ def _names(values: Sequence[Any]) -> list[str] | None:
 def _lines(plot: Plot, rows: Sequence[Row]) -> dict[Any, list[tuple[Any, Any, float]]]:
     lines: dict[Any, list[tuple[Any, Any, float]]] = {}
     for row in rows:
-        wanted = all(row.get(column) == value for column, value in plot.where.items())
-        if wanted and row.get(plot.y) is not None:
-            name = row[plot.series] if plot.series is not None else plot.y
-            point = (row[plot.x], row[plot.y], row.get(plot.y + CI, 0.0))
-            lines.setdefault(name, []).append(point)
+        name = row[plot.series] if plot.series is not None else plot.y
+        point = (row[plot.x], row[plot.y], row.get(plot.y + CI, 0.0))
+        lines.setdefault(name, []).append(point)
     return lines

@@ -28,11 +28,15 @@ class Flow:
         whole: bool = False,
         heard: Iterable[Position] = (),
         since: int = 0,
+        floor: Iterable[Position] = (),
     ) -> None:
         self.topic = topic
         self.since = since
         """The first stay of the client that may keep something of this subscription: what earlier
         ones have of the topic is of one that is over."""
+        self.floor = {each.publisher: each for each in floor}
+        """What the subscription before had consumed, if it ended in that stay: its proxy may keep
+        that still, and it must not come again."""
         self.begun = places is not None
         """A subscription has been in effect: from there on everything counts."""
         self.whole = whole
@@ -164,6 +168,8 @@ class Flow:
 
     def _is_new(self, position: Position) -> bool:
         at = self.cursor.get(position.publisher)
+        if at is None:
+            at = self.floor.get(position.publisher)
         return at is None or position > at
 
     # What goes on

@@ -121,8 +121,8 @@ class ClientNode:
         if isinstance(message, Welcome | Heard | Dismissal) and message.call in self._asked:
             self._promised(self._asked[message.call], message)
         self.client.receive(link, packet)
-        if isinstance(message, Batch) and not message.more:
-            self.trial.emptied(self.env.node)
+        if isinstance(message, Batch):
+            self.trial.collected(self.env.node, message)
 
     def _promised(self, asked: _Asked, answer: Welcome | Heard | Dismissal) -> None:
         care, now = self.ledger.care, self.trial.world.now

@@ -10,6 +10,7 @@ from identifiers import Position, PublisherId
 from mobility.client import Stage
 from mobility.identity import SECRET_BYTES
 from mobility.memory import Debt
+from mobility.messages import Batch
 from mobility.port import Message
 from mobility.service import Quota, Sacrifice, Service
 from mobility.settings import ClientSettings, ProxySettings
@@ -86,6 +87,8 @@ class MobilityTrial:
         """How often which client has unsubscribed from which topic."""
         self._publishers = [PublisherId(random.randbytes(16)) for _ in range(random.randint(1, 2))]
         self._waits = Waits(self)
+        self._emptied = 0
+        """From when on a buffer that has nothing more leads to a publication."""
         self._accepted: dict[tuple[str, Position], Message] = {}
         """What clients were told is going to be published."""
         self._build()
@@ -230,17 +233,20 @@ class MobilityTrial:
         if self._random.random() < 0.3:
             self._burst(name)
 
-    def emptied(self, name: str) -> None:
-        """That client was given all that a proxy had. On a narrow link that may be before its
-        topics are in effect: what is published now is only in buffers, and the next one comes."""
+    def collected(self, name: str, batch: Batch) -> None:
+        """That client was given what a proxy had. On a narrow link that may be before its topics
+        are in effect: what is published now is only in buffers, and the next one comes."""
+        if batch.items:
+            self._waits.collected(name)
         slow = max(self.system.topics.values(), key=lambda topic: topic.lag)
-        if not slow.lag or self.world.now > 2 * self.duration:
+        now = self.world.now
+        if batch.more or not slow.lag or not self._emptied <= now < 2 * self.duration:
             return
+        self._emptied = now + 10 * MILLISECOND
         for topic in self.wanted[name]:
             if topic != slow.name and topic not in self.ledgers[name].effective:
-                self._publish(topic)
-                later = self.world.now + self.system.slowest
-                self.world.engine.at(later, self._publish, topic)
+                for moment in (now + 1, now + self.system.slowest):
+                    self.world.engine.at(moment, self._publish, topic)
 
     def _come(self, name: str) -> None:
         node = self.world.nodes[name]

@@ -1,7 +1,8 @@
 """How long clients wait for what they could have: virtual time, measured by the harness.
 
 A message of the live flow that comes behind a gap waits until the gap is filled. While a proxy that
-the client can ask keeps what is missing, that must be soon, whatever else the client waits for.
+the client can ask keeps what is missing, the client must get it, or at least something out of a
+buffer, soon: whatever else it waits for.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Waits:
         self._trial = trial
         self._next = 0
         self._disturbed = 0
+        self._collected: dict[str, int] = {}
+        """By client: when it was last given something out of a buffer."""
         self._since: dict[tuple[str, str, Position], int] = {}
         """By client, topic and what it waits for: when that was seen first."""
         self.longest = 0
@@ -40,6 +43,10 @@ class Waits:
     def disturbed(self) -> None:
         """A fault begins or ends: nothing is soon."""
         self._disturbed = self._trial.world.now
+
+    def collected(self, name: str) -> None:
+        """That client was given something out of a buffer: what is missing may be next."""
+        self._collected[name] = self._trial.world.now
 
     def look(self) -> None:
         """Raises InvariantViolated when a client has waited for too long."""
@@ -56,7 +63,7 @@ class Waits:
         }
         self._since = {gap: self._since.get(gap, now) for gap in gaps}
         for (name, topic, position), since in self._since.items():
-            waited = now - max(since, self._disturbed)
+            waited = now - max(since, self._disturbed, self._collected.get(name, 0))
             self.longest = max(self.longest, waited)
             if waited > SOON:
                 raise InvariantViolated(

@@ -417,7 +417,7 @@ CLIENTS = [
     (with_flow(_DoesNotWaitForBuffers), 1),
     (with_flow(_ForgetsItsCursor), 0),
     (with_flow(_HoldsTheBeginning), 335),
-    (with_flow(_ForgetsWhatItHeard), 135),
+    (with_flow(_ForgetsWhatItHeard), 127),
     (StartsAnewAfterACrash, 0),
     (ForgetsEarlierStays, 0),
     (with_collector(_ReleasesTooEarly), 5),
@@ -431,8 +431,8 @@ CLIENTS = [
     (SendsOutgoingInAnyOrder, 2),
     (ReportsWhatIsNotDurable, 1),
     (CollectsForAnEarlierSubscription, 101),
-    (NamesNoNewTopicWhileLeaving, 94),
-    (UnsubscribesUntilItCrashes, 60),
+    (NamesNoNewTopicWhileLeaving, 111),
+    (UnsubscribesUntilItCrashes, 73),
 ]
 PROXIES = [
     (with_handler(_DoesNotRestoreItems), 101),
@@ -446,9 +446,9 @@ PROXIES = [
     (WelcomesTooEarly, 57),
     (IgnoresClaims, 1),
     (with_stays(_NeverNoticesSilence), 5),
-    (LetsLateWordsCount, 144),
-    (with_handler(_LetsLateListsCount), 218),
-    (with_handler(_KeepsWhatIsOver), 295),
+    (LetsLateWordsCount, 332),
+    (with_handler(_LetsLateListsCount), 322),
+    (with_handler(_KeepsWhatIsOver), 656),
     (with_stays(_ExpiresTooEarly), 15),
     (with_stays(_DoesNotSayThatItExpired), 9),
 ]
