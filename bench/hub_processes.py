@@ -180,13 +180,14 @@ class HubProcess:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def start_hub(stack: ExitStack, data: Path) -> HubProcess:
+def start_hub(stack: ExitStack, data: Path, *options: str) -> HubProcess:
     """Runs until the stack is left."""
     data.mkdir()
     log = stack.enter_context((data / "log").open("wb"))
     process = subprocess.Popen(
         [sys.executable, "-c", _HUB, "--listen", f"{HOST}:0", "--data", str(data),
-         "--allow-fetch", "127.0.0.0/8", "--allow-callback", "127.0.0.0/8", "--public-metrics"],
+         "--allow-fetch", "127.0.0.0/8", "--allow-callback", "127.0.0.0/8", "--public-metrics",
+         *options],
         stdout=subprocess.PIPE,
         stderr=log,
         text=True,

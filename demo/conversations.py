@@ -21,7 +21,9 @@ _log = logging.getLogger(__name__)
 _RETRY = 1.0
 _SILENCE = 60.0
 HISTORY = 50
-GREETING = "Hello bob! You read this in another domain: it is a topic that your PSPH subscribes to at mine."
+GREETING = (
+    "Hello bob! You read this in another domain: it is a topic that your PSPH subscribes to here."
+)
 _GREETING_ID = b"psph up greeting".hex()
 """Always the same, so that a world that is started again with its data has it once."""
 NO_CHAT = "the PSPH of this domain has no chat"

@@ -30,19 +30,28 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
+    name = configuration.node.name
     try:
         async with AsyncExitStack() as stack:
-            address = await start(configuration, directory, stack)
-            ready(address)
-            _log.info(LogEvent("node.started", node=configuration.node.name, admin=address))
-            await stopped.wait()
-            _log.info(LogEvent("node.stopping", node=configuration.node.name))
+            process = await start(configuration, directory, stack)
+            ending = asyncio.create_task(stopped.wait())
+            for wait in process.awaited:
+                waiting = asyncio.ensure_future(wait())
+                await asyncio.wait([waiting, ending], return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+            if not stopped.is_set():
+                ready(process.admin)
+                _log.info(LogEvent("node.started", node=name, admin=process.admin))
+            await ending
+            _log.info(LogEvent("node.stopping", node=name))
     except (OSError, StorageError, ValueError) as error:
-        raise PsphError(f"node {configuration.node.name} cannot run: {error}") from error
+        raise PsphError(f"node {name} cannot run: {error}") from error
 
 
-async def start(configuration: NodeConfiguration, directory: Path, stack: AsyncExitStack) -> str:
-    """Run the roles until the stack is left; the address of the admin port."""
+async def start(
+    configuration: NodeConfiguration, directory: Path, stack: AsyncExitStack
+) -> Process:
+    """Run the roles until the stack is left."""
     roles = configuration.node.roles
     if not roles:
         raise PsphError("the configuration names no role to run: set node.roles")
@@ -67,4 +76,5 @@ async def start(configuration: NodeConfiguration, directory: Path, stack: AsyncE
         from psph.roles import hub
 
         await hub.start(process, configuration.hub)
-    return await process.serve(configuration.node.admin, stack)
+    process.admin = await process.serve(configuration.node.admin, stack)
+    return process

@@ -54,8 +54,10 @@ def create_app(
     guide: Guide | None = None,
     siblings: Siblings | None = None,
     registry: CollectorRegistry | None = None,
+    power_safe: bool = False,
 ) -> web.Application:
-    """A hub whose database is in the directory `data`, which exists.
+    """A hub whose database is in the directory `data`, which exists. With `power_safe`, what is
+    answered with success is on the disk.
 
     It starts and stops with the application. `started` is called with the hub once it runs and
     before anything is served; it may give it a carrier that needs to know the hub (`Hub.carry`).
@@ -64,7 +66,7 @@ def create_app(
     """
 
     async def running(app: web.Application) -> AsyncIterator[None]:
-        store = await SqliteStore.open(data / "hub.sqlite")
+        store = await SqliteStore.open(data / "hub.sqlite", power_safe=power_safe)
         try:
             hub = Hub(
                 settings, store, trace=trace, node=node, domain=domain, resolver=resolver,

@@ -4,8 +4,9 @@ A ping is durable before it is answered: it raises a number in the store. One fe
 at a time; it notes the number it began with, so pings that come meanwhile lead to one more.
 
 A ping promises news. Where its fetch brings none and a cache may have answered, the topic is
-rechecked: fetched again a few times, ever later, until there is news. How often it was is in the
-store, so a restart goes on.
+rechecked: fetched again a few times, ever later, until there is news. If another ping comes before
+that, the first news may be that of the earlier ping, from the cache: it is rechecked, too. The
+number of rechecks is in the store, so a restart goes on.
 """
 
 from __future__ import annotations
@@ -297,15 +298,24 @@ class Intake:
             if released:
                 self._released()
         else:
+            doubtful = found.may_be_cached and topic.rechecks > 0 and _is_first(topic)
             await self._record(
-                topic, news, found.content_type, found.body, Origin.FETCHED, trace_id, found=found
+                topic,
+                news,
+                found.content_type,
+                found.body,
+                Origin.FETCHED,
+                trace_id,
+                found=found,
+                recheck_at=self._recheck_at(topic, host, context.clock()) if doubtful else None,
             )
         await self.fetched(topic, links, news is not None, None)
         return news is not None
 
     def _recheck_at(self, topic: TopicRecord, host: str, now: float) -> float | None:
         """When to look again for what a ping promised and a cache may hide."""
-        after, done = (0.0, *self._context.settings.recheck_after), topic.rechecks
+        after = (0.0, *self._context.settings.recheck_after)
+        done = 0 if _is_first(topic) else topic.rechecks
         if not topic.signalled or done + 1 >= len(after):
             return None
         wait = self._recheck_rate.reserve(host, now, _RECHECK_PATIENCE)
@@ -355,9 +365,8 @@ class Intake:
         *,
         position: Position | None = None,
         found: Fetched | None = None,
+        recheck_at: float | None = None,
     ) -> Recorded | None:
-        context, settings = self._context, self._context.settings
-        latest_only = origin.superseding and not is_web(identify(topic.canonical))
         new = NewUpdate(
             topic.id,
             origin,
@@ -372,7 +381,17 @@ class Intake:
             etag=found.etag if found else None,
             last_modified=found.last_modified if found else None,
             fetched_serial=topic.ping_serial if found else None,
+            recheck_at=recheck_at,
         )
+        # Whoever waits for it may go: what is recorded is announced all the same, in its order.
+        # Streams would skip it otherwise, whose readers resume after a later one.
+        return await asyncio.shield(self._commit(topic, new, found))
+
+    async def _commit(
+        self, topic: TopicRecord, new: NewUpdate, found: Fetched | None
+    ) -> Recorded | None:
+        context, settings = self._context, self._context.settings
+        latest_only = new.origin.superseding and not is_web(identify(topic.canonical))
         recorded = await context.store.record(
             new,
             context.clock(),
@@ -389,9 +408,9 @@ class Intake:
             context.tracer.fetched(recorded.update)
         _log.info(
             LogEvent(
-                "update.recorded", topic=masked_topic(topic.canonical), origin=origin,
+                "update.recorded", topic=masked_topic(topic.canonical), origin=new.origin,
                 position=recorded.update.position, deliveries=recorded.deliveries,
-                trace_id=trace_id,
+                trace_id=new.trace_id,
             )
         )  # fmt: skip
         self._recorded(recorded)
@@ -416,6 +435,11 @@ class Intake:
             except StoreError as error:
                 _log.error(LogEvent("store.failed", reason=error))
             await asyncio.sleep(min(every / 4, 10.0))
+
+
+def _is_first(topic: TopicRecord) -> bool:
+    """Whether the fetch that is due is the first for its ping, and no recheck."""
+    return topic.ping_serial > topic.fetched_serial
 
 
 def _trace_id() -> str:

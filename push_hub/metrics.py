@@ -57,7 +57,7 @@ COUNTED: Final[Mapping[str, str]] = {
     "upstream_failures": "Subscriptions given up at other hubs",
     "upstream_pushes": "Pushes of other hubs",
     "upstream_forged": "Pushes with a wrong signature",
-    "upstream_dead": "PSPHs of the domain found dead",
+    "upstream_broken": "Streams from PSPHs of our domain that broke, and were opened again",
 }
 """Name and meaning of every counter; `psph_hub_NAME_total` in the metrics."""
 

@@ -123,9 +123,8 @@ class HubSettings:
     pinged_lately: float = 7 * 86_400.0
     """How long a ping here means that the publisher pings here."""
 
-    guide_check: float | None = 10.0
-    """How often hubs that a guide named are looked after: two failures, and their topics are
-    followed at another. None: never."""
+    guide_check: float | None = 60.0
+    """How often a guide is asked again which topics hubs of our domain have. None: never."""
 
     admit_patience: float = 15.0
     """For a carrier to be ready for a topic before a callback is asked."""

@@ -83,7 +83,7 @@ class NameServer:
 
     async def __aenter__(self) -> NameServer:
         async with AsyncExitStack() as stack:
-            self._keeper = Keeper(self._path, power_safe=self._settings.power_safe)
+            self._keeper = Keeper(self._path)
             stack.callback(self._keeper.close)
             zones = [
                 self._keeper.open(origin_of(each.origin), each.records)

@@ -79,9 +79,14 @@ _NETWORKS = "Private network that {} may be in, in CIDR form; may be repeated."
     "--guide-check",
     metavar="SECONDS",
     type=click.FloatRange(min=0.1),
-    default=10.0,
+    default=60.0,
     show_default=True,
-    help="How often PSPHs of --domain are looked after: two failures, and another is used.",
+    help="How often DNS is asked again which zones have a fabric, for --domain.",
+)
+@click.option(
+    "--power-safe",
+    is_flag=True,
+    help="Sync every change to the disk before it is acknowledged, so that a power cut loses none.",
 )
 @log_options
 def hub(
@@ -99,6 +104,7 @@ def hub(
     domain: str | None,
     dns: str | None,
     guide_check: float,
+    power_safe: bool,
     log_format: str | None,
     log_level: str | None,
 ) -> None:
@@ -145,7 +151,7 @@ def hub(
         ) from None
     be_quick()
     begin_log(log_format, log_level)
-    loop.run(_serve(settings, data, (host, port), admin, way))
+    loop.run(_serve(settings, data, power_safe, (host, port), admin, way))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +198,16 @@ async def _guided(way: _Way | None) -> AsyncIterator[dict[str, Any]]:
 
 
 async def _serve(
-    settings: HubSettings, data: Path, listen: tuple[str, int], admin: str, way: _Way | None
+    settings: HubSettings,
+    data: Path,
+    power_safe: bool,
+    listen: tuple[str, int],
+    admin: str,
+    way: _Way | None,
 ) -> None:
     async with _guided(way) as guided:
-        await _serve_guided(settings, data, listen, admin, guided)
+        chosen = guided | {"power_safe": power_safe}
+        await _serve_guided(settings, data, listen, admin, chosen)
 
 
 async def _serve_guided(

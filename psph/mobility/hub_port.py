@@ -124,9 +124,11 @@ class HubSubscription:
 
     def _notice(self, notice: Notice) -> None:
         if notice.kind == "gap":
-            last = notice.resumes
+            after, last = notice.after, notice.resumes
+            assert after is not None  # no cursor is used
+            assert last is not None
             before = Position(last.publisher, last.epoch, last.version - 1)
-            self._listener.gap(self._name, notice.after.next(), before)
+            self._listener.gap(self._name, after.next(), before)
 
 
 def kind_of(content_type: str) -> str:

@@ -132,7 +132,7 @@ class Routes:
         packet: asyncio.Future[bytes] | None = None
         try:
             await response.prepare(request)
-            await response.write(b"retry: 1000\n\n" + alive_event(_HEARTBEAT))
+            await response.write(b"retry: 1000\n" + alive_event(_HEARTBEAT))
             while not ended.is_set():
                 packet = packet or asyncio.ensure_future(session.get())
                 either: set[asyncio.Future[Any]] = {packet, over}

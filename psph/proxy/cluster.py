@@ -97,6 +97,8 @@ class Member:
 
     said: Membership
     end: Timer
+    heard: int
+    """When it last said so."""
 
     @property
     def publisher(self) -> PublisherId:
@@ -205,6 +207,12 @@ class Cluster:
         return all(zone.probed for zone in self._zones.values()) and not any(
             map(self.has_others, self._settings.hosts)
         )
+
+    @property
+    def item(self) -> tuple[bytes, bytes]:
+        """Where one of our zones is announced."""
+        zone = next(iter(self._zones.values()))
+        return zone.sid.raw, zone.item.raw
 
     def _lately(self) -> dict[str, Remembered]:
         since = self._env.wall() - REMEMBERED
@@ -326,7 +334,7 @@ class Cluster:
         if known is not None:
             known.end.cancel()
         end = self._env.call_later(int(said.lease * SECOND), self._end, said.node)
-        self.members[said.node] = Member(said, end)
+        self.members[said.node] = Member(said, end, self._env.now())
         self._remember(zone, said)
         if known is None or _matters(known.said) != _matters(said):
             self._changed()

@@ -86,9 +86,10 @@ class Proxy:
             changed=self._members_changed,
             pinged=self._pinged_elsewhere,
         )
+        self.writing = Writing(self.env, self.settings, self.node.rendezvous.writers, self.cluster)
         self.origin = Origin(
             *shared,
-            Writing(self.env, self.settings, self.node.rendezvous.writers, self.cluster),
+            self.writing,
             self.cluster,
             self.mapping,
             self.web,
@@ -195,7 +196,13 @@ class Proxy:
     def _answered(self, topic: str, answer: Answer | None) -> None:
         self.inflow.answered(topic, answer)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether an update can cross at once."""
+        return self.begun and self.writing.is_ready
+
     def _members_changed(self) -> None:
+        self.writing.try_votes()
         for topic in self.control.topics(Side.WEB):
             self.origin.attend(topic, True)
             self.inflow.turned(topic)
@@ -243,6 +250,7 @@ class Proxy:
                 }
                 for each in list(self.origin.topics.values())[:1_000]
             },
+            "ready": self.is_ready,
             "alone": self.cluster.is_alone,
             "others": {
                 name: {"hosts": member.said.hosts, "publisher": member.said.publisher}

@@ -16,8 +16,7 @@ from psph.roles.process import Process
 
 async def start(process: Process, dns: DnsConfiguration) -> NameServer:
     """Serve the zones of the configuration."""
-    settings = dns.settings(power_safe=process.configuration.node.power_safe)
-    server = NameServer(settings, process.data / "zones.sqlite")
+    server = NameServer(dns.settings(), process.data / "zones.sqlite")
     # Before it begins: whoever asks meanwhile is told so.
     process.health["dns"] = lambda: "" if server.serving else "starting"
     _measure(process, server)

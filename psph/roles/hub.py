@@ -57,6 +57,7 @@ async def start(
             started=hub_started,
             siblings=siblings,
             registry=process.metrics,
+            power_safe=node.power_safe,
         )
         extend(app)
         mobility.add(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import msgspec
 from aiohttp import web
 from prometheus_client import Gauge
 
@@ -33,6 +35,10 @@ class Process(AdminPort):
         self.token = admin_token.keep(self.data)
         self.recent = RecentEvents(configuration.traces.recent)
         self.trace = self._trace_sink()
+        self.awaited: list[Callable[[], Awaitable[None]]] = []
+        """What roles wait for before the node is said to be ready."""
+        self.admin = ""
+        """The address of the admin port, once it is served."""
         self.app[PROCESS] = self
         if configuration.traces.recent:
             self.app.router.add_get("/traces/recent", recent_traces)
@@ -41,7 +47,9 @@ class Process(AdminPort):
         settings, node = self.configuration.traces, self.configuration.node
         if settings.directory is None:
             return self.recent if settings.recent else NullSink()
-        writer = TraceWriter(self.directory / settings.directory, node.name, node.domain, settings)
+        directory = self.directory / settings.directory
+        settings = msgspec.structs.replace(settings, fsync=settings.fsync or node.power_safe)
+        writer = TraceWriter(directory, node.name, node.domain, settings)
         self.stack.enter_context(writer)
         self._measure(writer)
         return BothSinks(writer, self.recent) if settings.recent else writer

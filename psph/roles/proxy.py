@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -14,6 +15,7 @@ from bootstrap.registration import Registrar
 from psph.admin_port import PlainCounters
 from psph.configuration.bootstrap import BootstrapConfiguration
 from psph.configuration.hub import ProxyConfiguration
+from psph.configuration.rendezvous import RendezvousConfiguration
 from psph.directory import DnsDirectory
 from psph.facades.carrier import ProxyCarrier
 from psph.facades.chat import Users, add_chat
@@ -32,9 +34,14 @@ from psph.roles.fabric import RunningNode
 from psph.roles.joining import Joining
 from psph.roles.process import Process
 from push_hub import Hub
+from traces import LogEvent
 
 PROXY: web.AppKey[Proxy] = web.AppKey("proxy", Proxy)
 _BEGINNING = 0.005
+_WITHOUT_SERVERS = 5.0
+"""Seconds."""
+
+_log = logging.getLogger(__name__)
 
 
 async def start(process: Process, running: RunningNode) -> None:
@@ -59,6 +66,7 @@ async def start(process: Process, running: RunningNode) -> None:
         started_hub.listen(lambda update: proxy.recorded(web_update(update)))
         proxy.start()
         started_hub.carry(ProxyCarrier(proxy, configuration.admit_s))
+        process.awaited.append(partial(_until_ready, proxy, process.configuration.rendezvous))
         _show(process, proxy, joining)
 
     keys = bootstrap.private_keys(process.directory)
@@ -85,6 +93,20 @@ async def start(process: Process, running: RunningNode) -> None:
     if registration is not None:
         registrar = await process.stack.enter_async_context(Registrar(registration))
         process.app.router.add_get("/bootstrap/status", partial(_records, registrar))
+
+
+async def _until_ready(proxy: Proxy, rendezvous: RendezvousConfiguration) -> None:
+    """Until an update can cross at once; not for ever, as the hub serves its own domain without."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    while not proxy.is_ready:
+        servers = proxy.node.status()["servers"]
+        patience = 2 * rendezvous.writer_lease_s if servers else _WITHOUT_SERVERS
+        if loop.time() > begun + patience:
+            reason = "writer leases are not given" if servers else "no rendezvous server is reached"
+            _log.warning(LogEvent("proxy.late", reason=reason))
+            return
+        await asyncio.sleep(_BEGINNING)
 
 
 def _settings(

@@ -19,7 +19,9 @@ from push_hub.store.records import (
     Caps,
     DeliveryResult,
     Exchanged,
+    Forgotten,
     Identity,
+    LogPlace,
     NewUpdate,
     Origin,
     Progress,
@@ -237,6 +239,12 @@ class Store(Protocol):
         """Updates recorded after number `after`, oldest first; the next, and no more of those that
         follow than have so many bytes together."""
 
+    async def log_page(
+        self, topic_ids: Collection[int], after: int, limit: int, most_bytes: int
+    ) -> tuple[list[Update], list[Forgotten]]:
+        """The same, and what is missing between number `after` and these because it left the
+        history: of each publisher, in its latest epoch."""
+
     async def versions(self, topic_id: int, limit: int) -> list[Version]:
         """The updates in the history, newest first."""
 
@@ -257,6 +265,12 @@ class Store(Protocol):
 
     async def positions(self, topic_id: int) -> list[Position]:
         """The highest one of each publisher that was ever recorded, in its latest epoch."""
+
+    async def log_places(
+        self, topic_ids: Collection[int], seq: int
+    ) -> Mapping[int, LogPlace] | None:
+        """Each of the topics when update number `seq` was the last one recorded, of whatever topic;
+        None when that number was not given yet."""
 
     async def last_seq(self) -> int:
         """The number of the update last recorded, of whatever topic; 0 before the first."""

@@ -123,8 +123,9 @@ def _note(connection: sqlite3.Connection, new: NewUpdate, seq: int, now: float) 
     )
     if new.fetched_serial is not None:
         sqlite_topics.note_fetch(
-            connection, new.topic_id, new.fetched_serial, now, new.etag, new.last_modified
-        )
+            connection, new.topic_id, new.fetched_serial, now, new.etag, new.last_modified,
+            new.recheck_at,
+        )  # fmt: skip
     if new.known is None:
         return
     connection.executemany(
@@ -272,9 +273,11 @@ def _forget(
     ).rowcount
     if gone:
         connection.execute(
-            "INSERT INTO streams VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
-            " SET forgotten = max(forgotten, excluded.forgotten)",
-            (topic_id, publisher, epoch, version),
+            "INSERT INTO streams (topic, publisher, epoch, forgotten, forgotten_seq)"
+            " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+            " SET forgotten = max(forgotten, excluded.forgotten),"
+            " forgotten_seq = max(forgotten_seq, excluded.forgotten_seq)",
+            (topic_id, publisher, epoch, version, seq),
         )
 
 

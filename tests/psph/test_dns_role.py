@@ -236,8 +236,7 @@ def test_the_role_needs_its_table(capsys, tmp_path):
 
 
 def test_the_table_as_the_server_wants_it():
-    settings = load(EXAMPLE, NodeConfiguration).dns.settings(power_safe=True)
-    assert settings.power_safe
+    settings = load(EXAMPLE, NodeConfiguration).dns.settings()
     assert settings.listen == (("127.0.0.1", 5354),)
     assert settings.zones[0].update == ("psph-key",)
     assert settings.keys[0].secret == b"change this key before you use it"
