@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from psirp_sim.runtime.environment import Changes
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -218,9 +219,13 @@ class SqliteStorage:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 if self._closing:
-                    _log.error("%s: %s; the last writes are lost", self._path, error)
+                    _log.error(LogEvent("storage.lost", path=self._path, reason=error))
                     return False
-                _log.error("%s: %s; trying again in %g s", self._path, error, _RETRY_SECONDS)
+                _log.error(
+                    LogEvent(
+                        "storage.failed", path=self._path, reason=error, retry_s=_RETRY_SECONDS
+                    )
+                )
                 time.sleep(_RETRY_SECONDS)
             else:
                 return True

@@ -7,7 +7,7 @@ What the operations do is in `sqlite_topics`, `sqlite_subscriptions`, `sqlite_fo
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -28,7 +28,9 @@ from push_hub.store.records import (
     Caps,
     DeliveryResult,
     Exchanged,
+    Forgotten,
     Identity,
+    LogPlace,
     NewUpdate,
     Origin,
     Progress,
@@ -277,6 +279,13 @@ class SqliteStore:
             lambda db: kept.history(db, topic_ids, after, limit, most_bytes)
         )
 
+    async def log_page(
+        self, topic_ids: Collection[int], after: int, limit: int, most_bytes: int
+    ) -> tuple[list[Update], list[Forgotten]]:
+        return await self._engine.read(
+            lambda db: kept.log_page(db, topic_ids, after, limit, most_bytes)
+        )
+
     async def versions(self, topic_id: int, limit: int) -> list[Version]:
         return await self._engine.read(lambda db: kept.versions(db, topic_id, limit))
 
@@ -299,6 +308,11 @@ class SqliteStore:
     async def positions(self, topic_id: int) -> list[Position]:
         return await self._engine.read(lambda db: kept.positions(db, topic_id))
 
+    async def log_places(
+        self, topic_ids: Collection[int], seq: int
+    ) -> Mapping[int, LogPlace] | None:
+        return await self._engine.read(lambda db: kept.log_places(db, topic_ids, seq))
+
     async def last_seq(self) -> int:
         return await self._engine.read(kept.last_seq)
 
@@ -312,9 +326,12 @@ class SqliteStore:
         room: int,
         per_host: dict[str, int],
         default_per_host: int,
+        probes: Mapping[str, int] | None = None,
     ) -> Exchanged:
         return await self._engine.write(
-            lambda db: deliveries.exchange(db, results, now, room, per_host, default_per_host)
+            lambda db: deliveries.exchange(
+                db, results, now, room, per_host, default_per_host, probes or {}
+            )
         )
 
     async def replay(self, seq: int, subscription: int | None, now: float) -> int | None:

@@ -28,10 +28,10 @@ def psph(*arguments, seconds=120):
 
 
 @contextmanager
-def running_hub(data, *options, run=command, end=subprocess.Popen.terminate):
+def running_hub(data, *options, port=0, run=command, end=subprocess.Popen.terminate):
     """A hub on the loopback interface that may reach everything there; its URL."""
     allow = ("--allow-fetch", "127.0.0.0/8", "--allow-callback", "127.0.0.0/8")
-    line = run("hub", "--listen", "127.0.0.1:0", "--data", data, *allow, *options)
+    line = run("hub", "--listen", f"127.0.0.1:{port}", "--data", data, *allow, *options)
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         ready = process.stdout.readline()

@@ -110,8 +110,10 @@ def test_the_example_serves(file):
             assert line in metrics
         errors = server.end(signal.SIGTERM)
     assert server.process.returncode == 0
-    assert f"serving {ZONE}, serial 1, on 127.0.0.1:{server.port}" in errors
-    assert re.search(rf"update of {ZONE} by the key psph-key from .*: serial 2: added new", errors)
+    assert f"zone.served zone={ZONE} serial=1 address=127.0.0.1:{server.port}" in errors
+    assert re.search(
+        rf'update.answered zone={ZONE} key=psph-key client=.* what="serial 2: added new', errors
+    )
     assert SECRET not in errors
 
 

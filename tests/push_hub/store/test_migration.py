@@ -83,6 +83,22 @@ def test_no_subscription_is_lost(tmp_path):
     db.close()
 
 
+def test_of_what_was_forgotten_before_only_the_latest_is_certain(tmp_path):
+    """Streams that resume by a number of the log get a gap sooner than a version too few."""
+    make_version_1(tmp_path / "hub.sqlite")
+    with sqlite3.connect(tmp_path / "hub.sqlite") as db:
+        db.execute("INSERT INTO streams VALUES (1, ?, 7, 5)", (b"p" * 16,))
+        db.execute("UPDATE updates SET seq = 9")
+    db.close()
+
+    async def main():
+        async with opened(tmp_path) as store:
+            assert [each.seq for each in (await store.log_page([1], 7, 9, 9))[1]] == [8]
+            assert (await store.log_page([1], 8, 9, 9))[1] == []
+
+    run(main())
+
+
 def test_a_migration_that_dies_changes_nothing(tmp_path, monkeypatch):
     path = tmp_path / "hub.sqlite"
     make_version_1(path)
