@@ -16,7 +16,8 @@ from psph import configuration as configurations
 def serve(file: Path, check: bool) -> None:
     """Run the roles of a configuration file in this process, until Ctrl-C or SIGTERM.
 
-    When everything serves, one line `ready http://HOST:PORT/` names the admin port.
+    When everything serves, one line `ready http://HOST:PORT/` names the admin port. A PSPH is ready
+    when an update can cross the fabric at once.
     """
     configuration = configurations.load(file, configurations.NodeConfiguration)
     if configuration.bootstrap is not None:

@@ -37,8 +37,8 @@ from push_hub import Hub
 
 PROXY: web.AppKey[Proxy] = web.AppKey("proxy", Proxy)
 _BEGINNING = 0.005
-_WITHOUT_SERVERS = 5.0
-"""Seconds."""
+_WITHOUT_SERVERS = 10.0
+"""Seconds that a rendezvous server is waited for."""
 
 _log = logging.getLogger(__name__)
 
