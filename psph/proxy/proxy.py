@@ -79,9 +79,7 @@ class Proxy:
             changed=self._members_changed,
             pinged=self._pinged_elsewhere,
         )
-        self.writing = Writing(
-            self.env, self.settings, self.node.rendezvous.writers, self.cluster
-        )
+        self.writing = Writing(self.env, self.settings, self.node.rendezvous.writers, self.cluster)
         self.origin = Origin(
             *shared,
             self.writing,
