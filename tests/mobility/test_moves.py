@@ -372,13 +372,16 @@ def slow_topic(history=0):
     return world, client
 
 
-def test_what_is_behind_a_gap_does_not_wait_for_other_topics():
+@pytest.mark.parametrize("tells_base", [False, True])
+def test_what_is_behind_a_gap_does_not_wait_for_other_topics(tells_base):
     world, client = slow_topic()
+    for topic in world.system.topics.values():
+        topic.tells_base = tells_base
     world.run(15)
     assert world.versions() == [1, 2, 3, 4, 5], "the old proxy had these"
     world.publish()  # only the old proxy is subscribed
     world.run(200)
-    assert world.versions() == [1, 2, 3, 4, 5]
+    assert (6 in world.versions()) == tells_base, "without a base only the next message shows it"
     world.publish()  # this one comes directly
     world.run(150)
     assert world.versions() == [1, 2, 3, 4, 5, 6, 7]

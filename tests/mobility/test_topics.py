@@ -76,12 +76,15 @@ def test_who_subscribes_again_in_one_stay_gets_nothing_twice(crashes):
     world.sim.cut("client", "a")
     client.unsubscribe("news")
     client.subscribe("news")
+    client._attendance._alive_call = client.calls.drop(client._attendance._alive_call)
+    world.sim.heal("client", "a")
     world.run(100)
     if crashes:
         world.sim.crash("client")
         world.sim.restart("client")
         world.run(1)
     world.client().move_in("b")
+    world.run(100)
     world.publish(2)
     world.run(3_000)
     assert world.client().stage == "live"
