@@ -281,8 +281,8 @@ def _soon(rows: Sequence[Row], gprs: Sequence[Row]) -> list[Claim]:
             "ours",
             claim,
             comparable,
-            lambda row, column=column: within(row, column),
-            lambda row, column=column: figure(row, column),
+            partial(within, column=column),
+            partial(figure, column=column),
             f"{_range(comparable, column)}; Siena basic {beside} s",
         )
     replaying = _select(gprs, system="replaying")

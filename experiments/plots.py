@@ -86,8 +86,10 @@ def figure_of(plot: Plot, title: str, rows: Sequence[Row]) -> Figure:
     )
     axes.grid(visible=True, alpha=0.3)
     if plot.series is not None and lines:
-        holder, where = (figure, "outside right upper") if len(lines) > _BESIDE else (axes, "best")
-        holder.legend(title=label(plot, plot.series), loc=where)
+        if len(lines) > _BESIDE:
+            figure.legend(title=label(plot, plot.series), loc="outside right upper")
+        else:
+            axes.legend(title=label(plot, plot.series), loc="best")
     return figure
 
 

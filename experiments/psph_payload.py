@@ -174,7 +174,7 @@ EXPERIMENT = Experiment(
     run=run,
     keys=("part", "bytes"),
     claims=claims,
-    plots=(
+    plots=tuple(
         Plot(name, x="bytes", y=y, series="part", log_x=True, labels={"bytes": "feed (bytes)"})
         for name, y in (("total-push", TOTAL_PUSH), ("process", PROCESS))
     ),

@@ -223,7 +223,7 @@ EXPERIMENT = Experiment(
     run=run,
     keys=("store", "topics"),
     claims=claims,
-    plots=(
+    plots=tuple(
         Plot(
             name,
             x="topics",

@@ -75,7 +75,9 @@ class Waits:
         """A proxy that keeps it for a stay that the client collects from."""
         client, nodes = core.client, self._trial.world.nodes
         flow = client.flows.get(topic)
-        for debt in client.debts if flow is not None else ():
+        if flow is None:
+            return None
+        for debt in client.debts:
             there = nodes[debt.proxy].core
             if isinstance(there, ProxyNode) and debt.stay >= flow.since:
                 handler = there.proxy.handlers.get((client.id, debt.stay))
