@@ -7,6 +7,7 @@ on a LAN and over GPRS.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from experiments.experiment import Claim, Context, Experiment, Plot, Row
 from experiments.roaming.parameters import KEYS, LABELS, Parameters, measure
