@@ -137,7 +137,7 @@ class Api:
         )
         await response.prepare(request)
         try:
-            await response.write(b"retry: 1000\n\n")
+            await response.write(b"retry: 1000\n")
             last = int(after) if after.isdecimal() and len(after) < 18 else None
             async for event in page.events(last):
                 await response.write(event)

@@ -15,6 +15,7 @@ from demo.observing import Observer
 from demo.pages import Page, Tab, Wishes
 from demo.windows import LiveWindows
 from demo.world import World
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class Showing:
         try:
             await follow(tab)
         except Exception:  # a bug in here must not go unseen, and costs one page one feed
-            _log.exception("a page is not shown any more what it wants")
+            _log.exception(LogEvent("page.failed"))
 
     def close_pages(self) -> None:
         """Nothing more is shown."""
@@ -149,7 +150,7 @@ class Showing:
             try:
                 await self._look()
             except Exception:  # a bug in here must not end what pages are shown
-                _log.exception("a look at the world failed")
+                _log.exception(LogEvent("look.failed"))
 
     async def _look(self) -> None:
         self._forget()

@@ -89,7 +89,9 @@ class Memory:
         return Claimed() if value is None else msgspec.msgpack.decode(value, type=Claimed)
 
     def save(self, claimed: Claimed, done: Callable[[], None] | None = None) -> None:
-        self._write({_CLAIM: msgspec.msgpack.encode(claimed)}, done)
+        # Synced: after a power cut an earlier claim would be taken for that of another client, and
+        # nobody would collect from a stay that is not noted.
+        self._write({_CLAIM: msgspec.msgpack.encode(claimed)}, done, sync=True)
 
     def flows(self) -> Iterable[Flow]:
         for key, value in self._env.storage.scan(_TOPIC):
@@ -118,12 +120,14 @@ class Memory:
     def forget(self, topic: str, effect: Changes | None = None) -> None:
         self._write({**(effect or {}), _TOPIC + topic.encode(): None})
 
-    def _write(self, changes: Changes, done: Callable[[], None] | None = None) -> None:
+    def _write(
+        self, changes: Changes, done: Callable[[], None] | None = None, *, sync: bool = False
+    ) -> None:
         """After everything that was noted before."""
         if self._held is not None:
             self.flush()
             self.hold()
-        self._env.storage.write(changes, done)
+        self._env.storage.write(changes, done, sync=sync)
 
 
 def _call(calls: Iterable[Callable[[], None]]) -> None:

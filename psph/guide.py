@@ -1,79 +1,29 @@
 """From a topic to the hubs of our own domain's PSPHs.
 
 A stand-alone hub follows topics of zones that have a fabric there: their updates come through the
-fabric, numbered by the hub of their own zone. All others are plain WebSub. Who reads by stream goes
-there as well. All choose by topic: readers of one topic meet at one PSPH, and topics are spread
-over all by their weights.
+fabric, numbered by the hub of their own zone. All others are plain WebSub. Clients that read by
+stream go there as well. All choose by topic: readers of one topic meet at one PSPH, and topics are
+spread over all by their weights.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
 
 from bootstrap import Endpoint, NothingFound, Resolver
 from identifiers import Topic
 
-MAX_CHOICES: Final = 200_000
-"""Topics whose PSPH is remembered."""
 
-
-class DomainGuide:
-    """Implements `push_hub.guide.Guide`."""
+class _Hubs:
+    """The hubs of a domain's PSPHs, and which of them failed lately."""
 
     def __init__(self, resolver: Resolver, domain: str) -> None:
         self._resolver = resolver
         self._domain = domain
         self._known: dict[str, Endpoint] = {}
-        self._failures: dict[str, int] = {}
-        self._chosen: dict[str, tuple[str, int]] = {}
-        """By topic: a hub, and how often that had failed by then."""
 
-    async def hub_for(self, topic: Topic) -> str | None:
-        """NameServerFailed when it cannot be known."""
-        try:
-            zone = await self._resolver.find(topic.host)
-            ours = await self._resolver.find(self._domain)
-        except NothingFound:
-            return None
-        # A zone whose records lie has no fabric that could be trusted.
-        if zone.refused or not ours.proxies:
-            return None
-        self._known = {hub_url(each): each for each in ours.proxies}
-        hub, failures = self._chosen.pop(topic.canonical, ("", 0))
-        # For as long as it works: each change is a subscription anew.
-        if hub not in self._known or self._failures.get(hub, 0) != failures:
-            hub = hub_url(self._resolver.order(ours.proxies, topic.canonical)[0])
-        self._chosen[topic.canonical] = (hub, self._failures.get(hub, 0))
-        if len(self._chosen) > MAX_CHOICES:
-            del self._chosen[next(iter(self._chosen))]
-        return hub
-
-    def failed(self, hub: str) -> None:
-        """Try another one, if there is; for all topics."""
-        if hub in self._known:
-            self._resolver.failed(self._known[hub])
-            self._failures[hub] = self._failures.get(hub, 0) + 1
-
-
-class DomainHubs:
-    """The hubs of a domain's PSPHs for those who read a topic there, in the order to try them.
-
-    Call it each time one is needed: `push_hub.client.StreamFollower` does, and takes `failed` and
-    `worked` as well.
-    """
-
-    def __init__(self, resolver: Resolver, domain: str, topic: Topic) -> None:
-        self._resolver = resolver
-        self._domain = domain
-        self._topic = topic
-        self._known: dict[str, Endpoint] = {}
-
-    async def __call__(self) -> list[str]:
-        """NothingFound when the domain has none, NameServerFailed when it cannot be known."""
-        found = await self._resolver.find(self._domain)
-        if not found.proxies:
-            raise NothingFound(f"{self._domain} has no PSPH: nothing at _psirp._tcp")
-        order = self._resolver.order(found.proxies, self._topic.canonical)
+    def _order(self, endpoints: Iterable[Endpoint], topic: Topic) -> list[str]:
+        order = self._resolver.order(endpoints, topic.canonical)
         self._known = {hub_url(each): each for each in order}
         return list(self._known)
 
@@ -86,6 +36,39 @@ class DomainHubs:
         """It is forgiven."""
         if hub in self._known:
             self._resolver.worked(self._known[hub])
+
+
+class DomainGuide(_Hubs):
+    """Implements `push_hub.guide.Guide`."""
+
+    async def hubs_for(self, topic: Topic) -> list[str]:
+        """NameServerFailed when it cannot be known."""
+        try:
+            zone = await self._resolver.find(topic.host)
+            ours = await self._resolver.find(self._domain)
+        except NothingFound:
+            return []
+        # A zone whose records lie has no fabric that could be trusted.
+        return [] if zone.refused else self._order(ours.proxies, topic)
+
+
+class DomainHubs(_Hubs):
+    """The hubs of a domain's PSPHs for those who read a topic there, in the order to try them.
+
+    Call it each time one is needed: `push_hub.client.StreamFollower` does, and takes `failed` and
+    `worked` as well.
+    """
+
+    def __init__(self, resolver: Resolver, domain: str, topic: Topic) -> None:
+        super().__init__(resolver, domain)
+        self._topic = topic
+
+    async def __call__(self) -> list[str]:
+        """NothingFound when the domain has none, NameServerFailed when it cannot be known."""
+        found = await self._resolver.find(self._domain)
+        if not found.proxies:
+            raise NothingFound(f"{self._domain} has no PSPH: nothing at _psirp._tcp")
+        return self._order(found.proxies, self._topic)
 
 
 class SiblingHubs:

@@ -14,8 +14,8 @@ Rules, pure functions and tables:
 * `following`: how to hear of topics that nobody pings here, and which names of one are believed;
 * `masking`: URLs as strangers may see them; `event_stream`, `stream_events`:
   the events of /stream, made and read;
-* `carrier`, `guide`, `siblings`: who brings updates from elsewhere, who knows a better hub, or the
-  other hubs of our domain; interfaces.
+* `carrier`, `guide`, `siblings`: who brings updates from elsewhere, which hubs of our domain have a
+  topic, and the other hubs of our domain; interfaces.
 
 Memory:
 
@@ -31,13 +31,14 @@ Edges, on asyncio and aiohttp:
 * `fetching`: one conditional GET, bounded; `intake`: from a ping to a recorded update;
 * `distribution`: from a recorded update to POSTs, retried; `content`: what exactly is sent;
 * `streams`: from a recorded update to browsers, `stream_routes` and `resuming`: where each goes on;
+  `cursor`: the ids of their events;
   `recent`: the last updates, in memory; `recalling`: what one has missed, had from elsewhere;
 * `interest`: topics that others want, and waiting for them; `readers`: whoever reads below /t/;
   `reader_routes`: answers them;
 * `carried`: leaves to the carrier what it brings;
 * `upstream`: follows what nobody pings here; `upstream_asking`: asks other hubs;
-  `upstream_routes`: where they reach it; `watching`: leaves hubs of a guide that are dead;
-  `catching_up`: has what was missed meanwhile;
+  `upstream_routes`: where they reach it;
+* `stream_carrier`: the carrier of a hub that has a guide: brings topics by stream;
 * `context`, `tracing`: what the parts share; `housekeeping`: leases that end, what is forgotten;
   `hub`: puts them together;
 * `pages`: for people: a page to watch topics live, diagnostics;

@@ -39,7 +39,3 @@ class StoreInUse(StoreError):
 
 class NewerDatabase(StoreError):
     """The file was written by a later version of this program."""
-
-
-class NotYet(HubError):
-    """What was sent has to be sent again later: something that comes before it is missing."""

@@ -6,8 +6,7 @@ secret, and renews the lease; where that does not work it polls, less often whil
 and asks again later. Pings that come here end all of it.
 
 What another hub pushes is only a reason to fetch: what is recorded is always what the topic's own
-URL answers, so a hub that lies, or leaves entries out, changes nothing for our readers. Except for
-the hub that our own guide names: it numbers its updates, and may be the only way to the topic.
+URL answers, so a hub that lies, or leaves entries out, changes nothing for our readers.
 
 What a carrier brings is left alone, for as long as it says so.
 
@@ -94,8 +93,6 @@ class Following:
     """Of its hub, in a row."""
     reason: str | None = None
     last_push_at: float | None = None
-    guided: bool = False
-    """Whether the hub is not the topic's own, but one that our guide named: it is believed."""
 
     def __repr__(self) -> str:
         """Without token and secret, which must not end up in a log."""
@@ -127,15 +124,14 @@ def carried(now: float, following: Following, words: str) -> Following:
 
 def asked(
     now: float, following: Following, hub: str, self_url: str, token: str, secret: bytes,
-    patience: Patience, *, guided: bool = False,
+    patience: Patience,
 ) -> Following:  # fmt: skip
     """A hub is being asked. A lease that runs goes on meanwhile; another hub has none yet."""
     if following.way is Way.HUB and following.hub == hub and following.lease_until is not None:
-        return replace(following, due=following.lease_until, renew_at=None, guided=guided)
+        return replace(following, due=following.lease_until, renew_at=None)
     return replace(
         following, way=Way.ASKED, since=now, due=now + patience.confirm, hub=hub,
         self_url=self_url, token=token, secret=secret, lease_until=None, renew_at=None,
-        guided=guided,
     )  # fmt: skip
 
 
@@ -188,7 +184,6 @@ def described(following: Following) -> dict[str, object]:
         "lease_until": following.lease_until,
         "poll_interval": following.interval if following.way is Way.POLLED else None,
         "failures": following.failures,
-        "guided": following.guided,
         "reason": following.reason,
         "last_push_at": following.last_push_at,
     }
@@ -200,9 +195,9 @@ def in_words(following: Following) -> str:
         case Way.LOOKING:
             return "it is about to be fetched, to see what it says about its hub"
         case Way.ASKED:
-            return f"{whose(following)} {following.hub} was asked, and has not confirmed yet"
+            return f"its hub {following.hub} was asked, and has not confirmed yet"
         case Way.HUB:
-            return f"{whose(following)} {following.hub} pushes to this one"
+            return f"its hub {following.hub} pushes to this one"
         case Way.PINGED:
             return "its publisher pings this hub"
         case Way.CARRIED:
@@ -210,11 +205,6 @@ def in_words(following: Following) -> str:
         case Way.POLLED:
             every = f"polled about every {following.interval or 0:.0f} s"
             return f"{every}: {following.reason}" if following.reason else every
-
-
-def whose(following: Following) -> str:
-    """The hub of a topic, in words."""
-    return "the hub of our domain" if following.guided else "its hub"
 
 
 def is_own(hub: str, own: str) -> bool:

@@ -9,13 +9,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
+from prometheus_client import CollectorRegistry
 
 from identifiers import Position, PublisherId, Topic
 from push_hub.addresses import AddressPolicy
@@ -23,7 +23,6 @@ from push_hub.callbacks import host_of
 from push_hub.carried import Carried
 from push_hub.carrier import Carrier
 from push_hub.carrying import Carrying
-from push_hub.catching_up import CatchingUp
 from push_hub.connecting import guarded_session
 from push_hub.context import Context, Tasks
 from push_hub.distribution import Distributor
@@ -34,6 +33,7 @@ from push_hub.intake import Intake
 from push_hub.interest import Interest, Looks
 from push_hub.lifecycle import Event
 from push_hub.masking import masked_topic
+from push_hub.metrics import Counters, HubMetrics
 from push_hub.naming import Naming, is_web
 from push_hub.readers import Readers
 from push_hub.requests import SubscriptionRequest
@@ -41,19 +41,21 @@ from push_hub.settings import HubSettings
 from push_hub.siblings import KnownSiblings, Siblings
 from push_hub.store.interface import Store
 from push_hub.store.records import Origin, Recorded, SubscriptionRecord, Update
+from push_hub.stream_carrier import StreamCarrier
 from push_hub.streams import Streams
 from push_hub.tracing import Tracer
 from push_hub.upstream import Upstream
 from push_hub.upstream_asking import Asking
 from push_hub.verification import Verifier
-from push_hub.watching import Watching
-from traces import NullSink, TraceSink
+from traces import LogEvent, NullSink, TraceSink
 
 _log = logging.getLogger(__name__)
 
 Listener = Callable[[Update], None]
 
 _OUTSIDE = "outside"
+_LOOKED_UP_S = 30.0
+"""For a guide to be asked about the topics of an earlier run before any of them is fetched."""
 
 
 class Hub:
@@ -72,20 +74,27 @@ class Hub:
         carrier: Carrier | None = None,
         guide: Guide | None = None,
         siblings: Siblings | None = None,
+        registry: CollectorRegistry | None = None,
     ) -> None:
+        """`registry` is where the hub's metrics are; without one they have their own."""
         tracer = Tracer(trace or NullSink(), node, domain)
         naming = Naming(settings.public_url)
         carrying = Carrying(naming, settings.admit_patience, settings.recall_patience)
-        self.context = Context(settings, store, tracer, clock, naming, carrying)
+        metrics = HubMetrics(registry)
+        self.context = Context(settings, store, tracer, clock, naming, carrying, metrics)
+        if carrier is not None and guide is not None:
+            raise ValueError("a hub has a guide or a carrier, and not both: leave one out")
         if carrier is not None:
             carrying.use(carrier)
-        self._guiding = Guiding(guide, settings.hub_url)
+        self._guide = guide
+        self._stream_carrier: StreamCarrier | None = None
         self.siblings = KnownSiblings(siblings, settings.public_url)
         self.callback_policy = AddressPolicy(
             settings.allow_callback, "request to a callback", "--allow-callback"
         )
         self.fetch_policy = AddressPolicy(settings.allow_fetch, "fetch", "--allow-fetch")
         self.streams = Streams(self.context)
+        metrics.count_streams(self.streams.__len__)
         self.interest = Interest(self.context, self.streams)
         self._looks = Looks()
         self._running = False
@@ -96,7 +105,6 @@ class Hub:
         self._intake: Intake
         self._carried: Carried
         self.upstream: Upstream
-        self._watching: Watching
         self.readers: Readers
         self._verifier: Verifier
         self._distributor: Distributor
@@ -110,8 +118,12 @@ class Hub:
         return self.context.store
 
     @property
-    def counters(self) -> Counter[str]:
+    def counters(self) -> Counters:
         return self.context.counters
+
+    async def refresh_metrics(self) -> None:
+        """Before its registry is read: what the store knows is asked for then."""
+        await self.context.metrics.refresh(self.store)
 
     async def __aenter__(self) -> Self:
         settings = self.settings
@@ -121,6 +133,12 @@ class Hub:
             settings.callback_timeout,
         )
         topics = self._session(self.fetch_policy, settings.fetches_at_once, settings.fetch_timeout)
+        if self._guide is not None and settings.follow_after is not None:
+            # Any number of connections: each of them is to a hub that our own guide names.
+            streams = self._session(self.fetch_policy, 0, settings.fetch_timeout)
+            guiding = Guiding(self._guide, settings.hub_url)
+            self._stream_carrier = StreamCarrier(self, guiding, streams)
+            self.context.carrying.use(self._stream_carrier)
         self._verifier = Verifier(self.context, callbacks)
         self._distributor = Distributor(self.context, callbacks)
         self._intake = Intake(
@@ -128,27 +146,24 @@ class Hub:
         )
         self._intake.ended = self._looks.happened
         self._carried = Carried(self.context, self._intake, self.interest)
-        asking = Asking(self.context, topics, self._guiding)
-        catching_up = CatchingUp(self.context, topics, self._intake)
-        self.upstream = Upstream(
-            self.context, asking, self._intake, self.interest, self._carried, self._guiding,
-            catching_up,
-        )  # fmt: skip
-        self._watching = Watching(self.context, topics, asking, self._guiding)
-        self._watching.moved = self.upstream.wake
+        asking = Asking(self.context, topics)
+        self.upstream = Upstream(self.context, asking, self._intake, self.interest, self._carried)
         self.readers = Readers(self.context, self._intake, self.interest, self._looks)
+        await self.streams.start()
         await self._distributor.start()
         await self._verifier.start()
         self._intake.start()
-        self._carried.start()
-        self.upstream.start()
-        if settings.follow_after is not None:
-            self._watching.start()
+        if self._stream_carrier is not None:
+            self._stream_carrier.start()
+            self._loops.start(self._follow(self._stream_carrier))
+        else:
+            self._carried.start()
+            self.upstream.start()
+            if self.context.carrying.present:
+                self._loops.start(self.context.carrying.tell(self.store))
         self._loops.start(keep_house(self.context, self.interest, self._verifier.ended))
         self._loops.start(self.readers.end_leases())
         self._running = True
-        if self.context.carrying.present:
-            self._loops.start(self.context.carrying.tell(self.store))
         return self
 
     async def __aexit__(
@@ -161,12 +176,13 @@ class Hub:
         self.streams.close()
         await self.streams.stop()
         await self._loops.stop()
-        await self._watching.stop()
         await self.upstream.stop()
         await self._carried.stop()
         await self._intake.stop(patience)
         await self._verifier.stop()
         await self.context.carrying.stop()
+        if self._stream_carrier is not None:
+            await self._stream_carrier.stop()
         await self._distributor.stop(patience)
         for session in self._sessions:
             await session.close()
@@ -252,7 +268,7 @@ class Hub:
         verification = await self.store.request(
             request, lease, self.context.caps, self.context.clock()
         )
-        self.counters["requests"] += 1
+        self.counters.add("requests")
         return self._verifier.submit(verification)
 
     def deny(self, request: SubscriptionRequest, reason: str) -> None:
@@ -272,9 +288,11 @@ class Hub:
 
         It carries the delivery id of the first time. None when it is not in the history.
         """
+        if (update := await self.store.update(seq)) is not None:
+            self.context.metrics.journeys.forget(update.trace_id)
         owed = await self.store.replay(seq, subscription, self.context.clock())
         if owed:
-            self.counters["replayed"] += owed
+            self.counters.add("replayed", owed)
             self._distributor.wake()
         return owed
 
@@ -317,8 +335,14 @@ class Hub:
         position: Position,
         trace_id: str,
         published: bool = False,
+        recorded_at: float | None = None,
     ) -> Recorded | None:
-        """An update that another hub numbered: it keeps its Position. None when it was here."""
+        """An update that another hub numbered: it keeps its Position. None when it was here.
+
+        `recorded_at`: when that hub recorded it, by its clock; the crossing is measured from there.
+        """
+        if recorded_at is not None:
+            self.context.metrics.journeys.crossed(trace_id, recorded_at)
         origin = Origin.RECEIVED_PUBLISHED if published else Origin.RECEIVED
         return await self._intake.accept(topic, content_type, body, origin, trace_id, position)
 
@@ -330,7 +354,16 @@ class Hub:
             try:
                 listener(recorded.update)
             except Exception:
-                _log.exception("a listener failed on %s", recorded.update.position)
+                _log.exception(LogEvent("listener.failed", position=recorded.update.position))
+
+    async def _follow(self, carrier: StreamCarrier) -> None:
+        """Begin to follow topics, once the carrier knows which of them it brings."""
+        await self.context.carrying.tell(self.store)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOOKED_UP_S):
+                await carrier.looked_up()
+        self._carried.start()
+        self.upstream.start()
 
     async def _keep(self, topic: Topic) -> None:
         try:
@@ -338,7 +371,9 @@ class Hub:
             if self.settings.follow_after is None and is_web(topic):
                 await self._intake.look(record.id)  # nobody else would
         except (Refused, StoreError) as error:
-            _log.error("%s cannot be kept: %s", masked_topic(topic.canonical), error)
+            _log.error(
+                LogEvent("topic.not_kept", topic=masked_topic(topic.canonical), reason=error)
+            )
 
     def _session(
         self, policy: AddressPolicy, connections: int, timeout: float

@@ -48,6 +48,9 @@ class HubSettings:
     admin_token: str = field(default="", repr=False)
     """Who bears it sees whole callbacks in the diagnostics; empty: nobody."""
 
+    public_metrics: bool = False
+    """Whether /metrics is served beside /hub, to everybody; the admin port always has it."""
+
     leases: LeaseBounds = field(default_factory=LeaseBounds)
     delivery_retries: RetrySchedule = field(default_factory=RetrySchedule)
     fetch_retries: RetrySchedule = _FETCH_RETRIES
@@ -61,6 +64,10 @@ class HubSettings:
     """Of a topic, before and after decompression."""
     max_form: int = 256 << 10
     max_redirects: int = 5
+
+    probe_every: float = 60.0
+    """Least seconds between two probes of a callback host: attempts that an update leads to before
+    the time of the next retry."""
 
     deliveries_at_once: int = 256
     deliveries_per_host: int = 64
@@ -116,9 +123,8 @@ class HubSettings:
     pinged_lately: float = 7 * 86_400.0
     """How long a ping here means that the publisher pings here."""
 
-    guide_check: float | None = 10.0
-    """How often hubs that a guide named are looked after: two failures, and their topics are
-    followed at another. None: never."""
+    guide_check: float | None = 60.0
+    """How often a guide is asked again which topics hubs of our domain have. None: never."""
 
     admit_patience: float = 15.0
     """For a carrier to be ready for a topic before a callback is asked."""

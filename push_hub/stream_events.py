@@ -41,7 +41,16 @@ class StreamReset:
     resumes: Position
 
 
-StreamEvent = StreamUpdate | StreamGap | StreamReset
+@dataclass(frozen=True, slots=True)
+class StreamBase:
+    """A subscription stands: every version after these Positions comes for certain. Empty where
+    the hub has nothing of the topic."""
+
+    topic: str
+    base: tuple[Position, ...]
+
+
+StreamEvent = StreamUpdate | StreamGap | StreamReset | StreamBase
 
 
 class _Update(msgspec.Struct):
@@ -58,8 +67,14 @@ class _Notice(msgspec.Struct):
     resumes: str
 
 
+class _Base(msgspec.Struct):
+    topic: str
+    base: list[str]
+
+
 def read_stream_event(event: ReadEvent) -> StreamEvent | None:
-    """What an event says; None for kinds that are not known. BadEvent when it makes no sense."""
+    """What an event says; None for kinds that are not known. BadEvent when it makes no sense, as do
+    notices without Positions, which only those get who resume with the id of an event."""
     try:
         if event.kind == "message":
             update = msgspec.json.decode(event.data, type=_Update)
@@ -71,6 +86,9 @@ def read_stream_event(event: ReadEvent) -> StreamEvent | None:
             notice = msgspec.json.decode(event.data, type=_Notice)
             made = StreamGap if event.kind == "gap" else StreamReset
             return made(notice.topic, Position.parse(notice.after), Position.parse(notice.resumes))
+        if event.kind == "base":
+            told = msgspec.json.decode(event.data, type=_Base)
+            return StreamBase(told.topic, tuple(map(Position.parse, told.base)))
     except (msgspec.MsgspecError, InvalidPosition, ValueError, RecursionError) as error:
         raise BadEvent(f"an event that makes no sense: {str(error)[:100]}") from None
     return None

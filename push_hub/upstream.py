@@ -11,42 +11,28 @@ import asyncio
 import logging
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from identifiers import Position, identify
 from push_hub import following as rules
 from push_hub.carried import Carried
-from push_hub.catching_up import CatchingUp
 from push_hub.context import Context, Tasks, woken
 from push_hub.discovery import Discovery
 from push_hub.errors import StoreError
 from push_hub.following import Following, Patience, Way
-from push_hub.guide import Guiding
 from push_hub.intake import Intake, ignored
 from push_hub.interest import Interest
 from push_hub.signatures import verified
 from push_hub.store.interface import SENT
 from push_hub.store.records import Origin, TopicRecord
 from push_hub.upstream_asking import Asking
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
 _LONGEST_TICK = 5.0
 _BATCH = 100
-_OTHERS = 3
-"""Hubs of a guide that may fail one after the other before it takes time to ask again."""
 MAX_CHALLENGE = 4_096
 MAX_URL = 2_048
-
-
-@dataclass(frozen=True, slots=True)
-class Push:
-    """What another hub sent."""
-
-    body: bytes
-    content_type: str = "application/octet-stream"
-    position: Position | None = None
-    """Of the update, where the hub numbers its updates and says so."""
 
 
 class Upstream:
@@ -59,16 +45,12 @@ class Upstream:
         intake: Intake,
         interest: Interest,
         carried: Carried,
-        guiding: Guiding,
-        catching_up: CatchingUp,
     ) -> None:
         self._context = context
         self._asking = asking
         self._intake = intake
         self._interest = interest
         self._carried = carried
-        self._guiding = guiding
-        self._catching_up = catching_up
         self._patience = Patience.of(context.settings)
         self._tidy_at = 0.0
         self._wake = asyncio.Event()
@@ -90,11 +72,6 @@ class Upstream:
         self._intake.fetched = ignored
         await self._tasks.stop()
         await self._asking.stop()
-        await self._catching_up.stop()
-
-    def wake(self) -> None:
-        """Something has become due."""
-        self._wake.set()
 
     async def _run(self, patience: float) -> None:
         tick = min(_LONGEST_TICK, max(0.05, patience / 4))
@@ -110,7 +87,7 @@ class Upstream:
                     searched = time.monotonic()
                     pause = max(tick, 20 * (searched - begun))
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
                 more = False
             await woken(self._wake, tick / 10 if more else tick)
 
@@ -119,9 +96,8 @@ class Upstream:
         store, now = self._context.store, self._context.clock()
         watched = self._interest.topics()
         told_before = now - self._patience.pinged_lately
-        # Where somebody is asked who brings a topic, what came is no promise of what will.
-        asked = self._context.carrying.present or self._guiding.present
-        sent = {Origin.PUBLISHED} if asked else SENT
+        # A carrier is asked whether it brings a topic: what came is no promise of what will.
+        sent = {Origin.PUBLISHED} if self._context.carrying.present else SENT
         await store.begin_following(
             now,
             asked_before=now - patience if search else None,
@@ -150,51 +126,28 @@ class Upstream:
         until = (topic.last_ping_at or 0) + self._patience.pinged_lately
         leased = record.way is Way.HUB and record.renew_at is not None and record.renew_at > now
         pinged = topic.last_ping_at is not None and until > now
-        if pinged and not leased and not record.guided:
+        if pinged and not leased:
             await self._asking.put(rules.pinged(now, record, until), record.way)
         elif record.way is Way.ASKED:
-            reason = f"{rules.whose(record)} {record.hub} did not confirm our subscription"
+            reason = f"its hub {record.hub} did not confirm our subscription"
             await self._asking.poll_instead(record, reason)
         elif record.way is Way.HUB and (record.lease_until or 0) <= now:
-            reason = f"{rules.whose(record)} {record.hub} did not renew our subscription"
+            reason = f"its hub {record.hub} did not renew our subscription"
             await self._asking.poll_instead(record, reason)
-        elif (record := await self._guided(record, topic, now)).due is None:
-            pass  # another hub is asked
         elif record.way is Way.HUB and record.renew_at is not None and record.renew_at <= now:
             hub, self_url = record.hub or "", record.self_url or ""
-            await self._asking.ask(record, hub, self_url, guided=record.guided)
+            await self._asking.ask(record, hub, self_url)
         elif record.way is Way.HUB:
             self._checking.add(topic.id)
             due = min(record.renew_at or now, record.lease_until or now)
             due = min(max(due, now + 1), now + self._patience.poll_longest)
             await self._asking.put(replace(record, due=due))
-            if not record.guided:
-                await self._intake.look(topic.id)
+            await self._intake.look(topic.id)
         elif record.way is Way.POLLED:
             await self._poll(record, now)
         else:
             await self._asking.put(rules.looked_at(now, record, self._patience))
             await self._intake.look(topic.id, fresh=True)
-
-    async def _guided(self, record: Following, topic: TopicRecord, now: float) -> Following:
-        """Ask at the hub that the guide names, unless it is the one that we have, or failed lately.
-
-        Returns the record to go on with; nothing is due in it any more when a hub was asked.
-        """
-        before = record.hub if record.guided else None
-        hub = await self._guiding.hub_for(identify(topic.canonical), before)
-        if hub is None and record.guided:
-            # Plain WebSub again: whatever hub the topic names itself.
-            return replace(
-                record, way=Way.LOOKING, guided=False, hub=None, self_url=None, token=None,
-                secret=None, ask_after=None, failures=0,
-            )  # fmt: skip
-        # Another one than the one that failed is asked at once, but not ever again.
-        tired = (record.ask_after or 0) > now and (hub == before or record.failures > _OTHERS)
-        if hub is None or tired or (record.way is Way.HUB and hub == before):
-            return record
-        await self._asking.ask(record, hub, topic.fetch_url, guided=True)
-        return replace(record, due=None)
 
     async def _poll(self, record: Following, now: float) -> None:
         if record.hub and record.self_url and record.ask_after and record.ask_after <= now:
@@ -221,9 +174,7 @@ class Upstream:
         if record.way is Way.LOOKING:
             await self._decide(record, topic, links, failure)
         elif record.way is Way.HUB and checking and changed and not announced:
-            await self._asking.poll_instead(
-                record, f"{rules.whose(record)} {record.hub} did not push an update"
-            )
+            await self._asking.poll_instead(record, f"its hub {record.hub} did not push an update")
         elif record.way is Way.POLLED:
             record = rules.after_poll(now, record, changed, self._patience)
             hub = _hub_of(links, self._context.settings.hub_url) if links else None
@@ -261,7 +212,7 @@ class Upstream:
         if mode == "denied":
             words = "".join(c if c.isprintable() else " " for c in reason[:200])
             await self._asking.poll_instead(
-                record, f"{rules.whose(record)} {record.hub} denied: {words or 'no reason'}"
+                record, f"its hub {record.hub} denied: {words or 'no reason'}"
             )
             return ""
         if mode != "subscribe" or not challenge or len(challenge) > MAX_CHALLENGE:
@@ -271,24 +222,20 @@ class Upstream:
         seconds = int(lease) if lease.isascii() and lease.isdigit() and len(lease) < 12 else None
         confirmed = rules.confirmed(self._context.clock(), record, seconds, self._patience)
         await self._asking.put(confirmed, record.way)
-        self._context.counters["upstream_confirmed"] += 1
-        if record.guided and record.way is Way.ASKED:
-            await self._catching_up.begin(confirmed)
+        self._context.counters.add("upstream_confirmed")
         return challenge
 
-    async def push(self, token: str, signature: str, push: Push) -> bool:
+    async def push(self, token: str, signature: str, body: bytes) -> bool:
         """A hub says that a topic changed. False when nobody here wants it any more."""
         store = self._context.store
         record = await store.following_by_token(token)
         if record is None or record.secret is None:
             return False
-        if not verified(signature, record.secret, push.body):
-            self._context.counters["upstream_forged"] += 1
+        if not verified(signature, record.secret, body):
+            self._context.counters.add("upstream_forged")
             return True
         await store.pushed(record.topic_id, self._context.clock())
-        self._context.counters["upstream_pushes"] += 1
-        if record.guided and push.position is not None:
-            return await self._catching_up.take(record, push.content_type, push.body, push.position)
+        self._context.counters.add("upstream_pushes")
         self._announced.add(record.topic_id)
         await self._intake.look(record.topic_id, signalled=True)
         return True

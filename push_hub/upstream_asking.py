@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
 from dataclasses import replace
 
 import aiohttp
@@ -14,10 +13,9 @@ from push_hub import following as rules
 from push_hub.connecting import exact_url, reason_of
 from push_hub.context import Context, Tasks
 from push_hub.following import Following, Patience, Way
-from push_hub.guide import Guiding
 from push_hub.limits import RateLimit
-from push_hub.logs import event
 from push_hub.settings import Rate
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -35,41 +33,31 @@ class _AskedTooOften(Exception):
 class Asking:
     """Requests to other hubs, a few at a time."""
 
-    def __init__(self, context: Context, session: aiohttp.ClientSession, guiding: Guiding) -> None:
+    def __init__(self, context: Context, session: aiohttp.ClientSession) -> None:
         self._context = context
         self._session = session
-        self._guiding = guiding
         self._patience = Patience.of(context.settings)
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._rate = RateLimit(_RATE)
         self._tasks = Tasks()
-        self.asked: Callable[[str], object] = lambda hub: None
-        """Called with each hub of a guide that is asked for a topic."""
-        self.unreached: Callable[[str], object] = lambda hub: None
-        """Called with one that could not be asked."""
 
     async def stop(self) -> None:
         """Who was asked and has not confirmed is asked again later."""
         await self._tasks.stop()
 
-    async def ask(
-        self, record: Following, hub: str, self_url: str, *, guided: bool = False
-    ) -> None:
+    async def ask(self, record: Following, hub: str, self_url: str) -> None:
         """The state is written before the request: a hub may verify before it answers."""
         same = record.hub == hub and record.token and record.secret
         token = record.token if same and record.token else secrets.token_urlsafe(24)
         secret = record.secret if same and record.secret else secrets.token_hex(32).encode()
         asked = rules.asked(
-            self._context.clock(), record, hub, self_url, token, secret, self._patience,
-            guided=guided,
-        )  # fmt: skip
+            self._context.clock(), record, hub, self_url, token, secret, self._patience
+        )
         await self.put(asked)
-        if guided:
-            self.asked(hub)
         self._tasks.start(self._request(asked))
 
     async def _request(self, asked: Following) -> None:
-        settings, whose = self._context.settings, rules.whose(asked)
+        settings = self._context.settings
         form = {
             "hub.mode": "subscribe",
             "hub.topic": asked.self_url or "",
@@ -79,10 +67,9 @@ class Asking:
         }
         try:
             host = exact_url(asked.hub or "").host or ""
-            # Strangers do not choose the hub that our guide names.
-            if not asked.guided and self._rate.take(host, self._context.clock()):
+            if self._rate.take(host, self._context.clock()):
                 raise _AskedTooOften
-            self._context.counters["upstream_requests"] += 1
+            self._context.counters.add("upstream_requests")
             async with (
                 self._slots,
                 self._session.post(
@@ -91,13 +78,11 @@ class Asking:
             ):
                 if 200 <= answer.status < 300:
                     return
-                reason = f"{whose} {asked.hub} answered {answer.status}"
+                reason = f"its hub {asked.hub} answered {answer.status}"
         except _AskedTooOften:
-            reason = f"{whose} {asked.hub} is named by many topics: it will be asked later"
+            reason = f"its hub {asked.hub} is named by many topics: it will be asked later"
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            reason = f"{whose} {asked.hub} cannot be asked: {reason_of(error)}"
-            if asked.guided:
-                self.unreached(asked.hub or "")
+            reason = f"its hub {asked.hub} cannot be asked: {reason_of(error)}"
         current = await self._context.store.following(asked.topic_id)
         # While a lease runs, a renewal that failed is tried again before it ends.
         if current is not None and current.way is Way.ASKED and current.token == asked.token:
@@ -109,21 +94,18 @@ class Asking:
 
     async def poll_instead(self, record: Following, reason: str) -> None:
         """The hub failed."""
-        if record.guided and record.hub is not None:
-            self._guiding.failed(record.hub)
         now = self._context.clock()
         failed = rules.polled(now, record, reason, self._patience, hub_failed=True)
-        if record.guided:
-            # It may never have been fetched here: plain WebSub begins at once.
-            failed = replace(failed, due=now)
         await self.put(failed, record.way)
-        self._context.counters["upstream_failures"] += 1
+        self._context.counters.add("upstream_failures")
 
     async def put(self, record: Following, before: Way | None = None) -> None:
         """Keep it; a change from the way `before` is worth a line in the log."""
         await self._context.store.follow(record)
         if before is not None and before is not record.way:
-            event(
-                _log, "following", topic_id=record.topic_id, way=record.way, hub=record.hub,
-                reason=record.reason,
+            _log.info(
+                LogEvent(
+                    "topic.followed", topic_id=record.topic_id, way=record.way, hub=record.hub,
+                    reason=record.reason,
+                )
             )  # fmt: skip

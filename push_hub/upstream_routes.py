@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from identifiers import InvalidPosition, Position
-from push_hub.distribution import POSITION_HEADER
-from push_hub.errors import NotYet
-from push_hub.fetching import passable_type
 from push_hub.keys import HUB
-from push_hub.upstream import Push
 from push_hub.upstream_asking import PATH
 
 
@@ -47,22 +42,7 @@ async def post_push(request: web.Request) -> web.Response:
     if await hub.store.following_by_token(token) is None:
         raise web.HTTPGone(text="nobody here follows that any more\n")
     body = await request.read()  # bounded by the application's client_max_size
-    push = Push(body, passable_type(request.headers.get("Content-Type")), _position(request))
-    try:
-        wanted = await hub.upstream.push(token, request.headers.get("X-Hub-Signature", ""), push)
-    except NotYet as reason:
-        later = {"Retry-After": "2"}
-        raise web.HTTPServiceUnavailable(text=f"{reason}\n", headers=later) from None
-    if not wanted:
+    if not await hub.upstream.push(token, request.headers.get("X-Hub-Signature", ""), body):
         raise web.HTTPGone(text="nobody here follows that any more\n")
     # Also to a wrong signature: whoever forges learns nothing.
     return web.Response(status=202)
-
-
-def _position(request: web.Request) -> Position | None:
-    """Of the update, if the other hub says it in a way that can be stored."""
-    try:
-        position = Position.parse(request.headers.get(POSITION_HEADER, ""))
-    except InvalidPosition:
-        return None
-    return position if max(position.epoch, position.version) < 1 << 63 else None

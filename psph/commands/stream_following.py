@@ -63,7 +63,7 @@ async def follow(
     as_json: bool,
 ) -> int:
     """How many updates came within so many seconds."""
-    from push_hub.client import StreamUpdate
+    from push_hub.client import StreamGap, StreamReset, StreamUpdate
     from push_hub.client.callback import Memory
 
     task = asyncio.current_task()
@@ -73,8 +73,9 @@ async def follow(
     try:
         async with asyncio.timeout(seconds), _follower(topic, where, seconds) as follower:
             async for event in follower:
-                if not isinstance(event, StreamUpdate):
+                if isinstance(event, StreamGap | StreamReset):
                     _show_notice(event, as_json)
+                if not isinstance(event, StreamUpdate):
                     continue
                 show(await _notification(memory, event))
                 seen += 1

@@ -6,16 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import urlencode
 
-import msgspec
-
-from identifiers import InvalidPosition, Position
+from identifiers import Position
 from mobility import After, Listener, Message
 from psph.mobility.connections import Connections
 from psph.mobility.event_reading import Ended, read_batches
 from psph.mobility.hub_port import kind_of
 from psph.mobility.native_topics import NATIVE
 from push_hub.event_stream import BadEvent, ReadEvent
-from push_hub.stream_events import StreamGap, StreamUpdate, read_stream_event
+from push_hub.stream_events import StreamBase, StreamGap, StreamUpdate, read_stream_event
 from push_hub.stream_routes import MAX_POSITIONS, NOW
 
 _SILENCE = 45.0
@@ -23,11 +21,6 @@ _SILENCE = 45.0
 
 Guard = Callable[..., None]
 """Calls a core with some arguments."""
-
-
-class _Base(msgspec.Struct):
-    topic: str
-    base: list[str]
 
 
 class StreamSubscription:
@@ -74,7 +67,7 @@ class TopicStream:
                 self._together(self._heard_all, events)
         except Ended as end:
             return str(end)
-        except (BadEvent, msgspec.MsgspecError, InvalidPosition) as error:
+        except BadEvent as error:
             return f"it sent what makes no sense: {error}"
         return "it ended the stream"
 
@@ -83,21 +76,16 @@ class TopicStream:
             self._heard(event)
 
     def _heard(self, event: ReadEvent) -> None:
-        if event.kind == "base":
-            told = msgspec.json.decode(event.data, type=_Base)
-            base: After = tuple(map(Position.parse, told.base)) or None
-            found = self._by_topic.get(told.topic)
-            if found is None or found.over:
-                return
-            if base is not None and found.after is not None:
-                base = found.after  # what is newer has been delivered already
-            self._guard(found.listener.subscribed, told.topic, base)
-            return
         said = read_stream_event(event)
         found = None if said is None else self._by_topic.get(said.topic)
         if said is None or found is None or found.over:
             return
-        if isinstance(said, StreamUpdate):
+        if isinstance(said, StreamBase):
+            base: After = said.base or None
+            if base is not None and found.after is not None:
+                base = found.after  # what is newer has been delivered already
+            self._guard(found.listener.subscribed, said.topic, base)
+        elif isinstance(said, StreamUpdate):
             message = Message(said.content, kind_of(said.content_type))
             self._guard(found.listener.deliver, said.topic, said.position, message)
         elif isinstance(said, StreamGap):

@@ -11,12 +11,13 @@ from push_hub.client.callback import Notification
 from push_hub.client.errors import HubRefused, NoHub, SubscriptionEnded, SubscriptionFailed
 from push_hub.client.streaming import StreamFollower
 from push_hub.client.subscriber import Subscriber
-from push_hub.stream_events import StreamEvent, StreamGap, StreamReset, StreamUpdate
+from push_hub.stream_events import StreamBase, StreamEvent, StreamGap, StreamReset, StreamUpdate
 
 __all__ = [
     "HubRefused",
     "NoHub",
     "Notification",
+    "StreamBase",
     "StreamEvent",
     "StreamFollower",
     "StreamGap",

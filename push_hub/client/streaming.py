@@ -24,7 +24,14 @@ from push_hub.client.finding import ANYWHERE, client_session
 from push_hub.connecting import exact_url, reason_of
 from push_hub.event_stream import MAX_EVENT, BadEvent, EventReader
 from push_hub.retries import RetrySchedule
-from push_hub.stream_events import Progress, StreamEvent, StreamUpdate, read_stream_event
+from push_hub.stream_events import (
+    Progress,
+    StreamBase,
+    StreamEvent,
+    StreamUpdate,
+    read_stream_event,
+)
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +62,10 @@ class StreamFollower:
     version comes once and in the order of its publisher, whichever hubs it takes. `after` has the
     Positions to go on from, `positions` where it is: keep those with the effect of an update.
     A topic without a Position begins with its current version.
+
+    With `base`, a `StreamBase` comes for each topic once its own hub has answered: from there on
+    nothing is missed. A topic that the first hub had nothing of begins with all versions that the
+    next one keeps, because they may have been published in between.
     """
 
     def __init__(
@@ -63,6 +74,8 @@ class StreamFollower:
         hubs: Hubs,
         *,
         after: Mapping[str, Iterable[Position]] | None = None,
+        base: bool = False,
+        last: int | None = 1,
         told: Callable[[str], object] = _log.info,
         failed: Callable[[str], object] = lambda hub: None,
         worked: Callable[[str], object] = lambda hub: None,
@@ -76,11 +89,16 @@ class StreamFollower:
     ) -> None:
         """`told` hears in words what happens, `failed` and `worked` of hubs, by URL. `heartbeat`
         is that of the hubs. `patience` is for the first connection, in seconds: once one stood,
-        the follower tries for ever. A session may be shared; it must let that many connect."""
+        the follower tries for ever. A session may be shared; it must let that many connect. With
+        `base`, a topic without a Position begins with its `last` so many versions (None: all), and
+        a hub that refuses one of the topics ends the iteration."""
         if not topics or len(set(topics)) != len(topics):
             raise ValueError("name topics, each once")
         self._read = Progress(topics, after or {})
         self._handed = Progress(topics, after or {})
+        self._baseless = set(topics) if base else set[str]()
+        """Topics whose `StreamBase` has not come."""
+        self._based, self._last = base, last
         self._hubs = hubs
         self._told, self._failed, self._worked = told, failed, worked
         self._silence = _SILENCES * heartbeat
@@ -138,7 +156,7 @@ class StreamFollower:
         except (_Hopeless, TimeoutError) as end:
             await self._events.put(HubRefused(str(end)))
         except Exception as error:
-            _log.exception("a follower failed")
+            _log.exception(LogEvent("follower.failed"))
             await self._events.put(HubRefused(f"the follower failed: {error!r}"[:200]))
 
     async def _follow(self) -> None:
@@ -153,6 +171,7 @@ class StreamFollower:
                 self._failed(hub)
                 if self.hub is not None:
                     self.hub, self._gone, stood = None, (hub, last), True
+                    self._last = None
                     lasted = loop.time() - began > self._silence or self._read.count > had
                     failures = 0 if lasted else failures + 1
                     break
@@ -180,7 +199,7 @@ class StreamFollower:
         """Read until it ends, and say why. `self.hub` is set once it stands."""
         try:
             url = exact_url(f"{hub.rstrip('/').removesuffix('/hub')}/stream")
-            query = [*self._read.query(_POSITIONS), ("content", "whole")]
+            query = [*self._read.query(_POSITIONS), *self._options()]
             async with contextlib.AsyncExitStack() as stack:
                 async with asyncio.timeout(self._silence):
                     answer = await stack.enter_async_context(
@@ -196,7 +215,7 @@ class StreamFollower:
                         words = " ".join(
                             "".join(c if c.isprintable() else " " for c in said).split()
                         )
-                        if answer.status == 400:
+                        if answer.status == 400 or (self._based and answer.status == 403):
                             raise _Hopeless(f"the hub {hub} refuses: {words}")
                         return f"it answered {answer.status} {words}".strip()
                 await self._read_from(hub, answer.content)
@@ -207,6 +226,15 @@ class StreamFollower:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return reason_of(error)
         return "it ended the stream"
+
+    def _options(self) -> list[tuple[str, str]]:
+        options = [("content", "whole")]
+        # Topics that have Positions, and stood before, need not wait for those that do not.
+        if self._baseless or (self._based and not all(self._read.positions().values())):
+            options.append(("base", "event"))
+            if self._last is not None:
+                options.append(("last", str(self._last)))
+        return options
 
     async def _read_from(self, hub: str, content: aiohttp.StreamReader) -> None:
         reader = EventReader(self._max_event)
@@ -226,6 +254,10 @@ class StreamFollower:
                     if self._read.had(event.topic, event.position):
                         for each in (*before, event):
                             await self._events.put(each)
+                elif isinstance(event, StreamBase):
+                    if event.topic in self._baseless:
+                        self._baseless.discard(event.topic)
+                        await self._events.put(event)
                 elif event is not None:
                     held.setdefault(event.topic, []).append(event)
 

@@ -141,11 +141,10 @@ def _watched(
 def _followed(following: Following) -> str:
     host = masked_topic(following.hub or "unknown")
     because = f", because {following.reason}" if following.reason else ""
-    whose = "the hub of our domain" if following.guided else "its own hub"
     if following.way is Way.HUB:
-        return f"{whose} pushes to this one: {host}"
+        return f"its own hub pushes to this one: {host}"
     if following.way is Way.ASKED:
-        return f"{whose} was asked and has not confirmed yet: {host}"
+        return f"its own hub was asked and has not confirmed yet: {host}"
     if following.way is Way.POLLED:
         every = f" every {following.interval:.0f} s" if following.interval else ""
         return f"polled{every}{because}"
@@ -159,7 +158,6 @@ def _following(following: Following, show: Callable[[str], str]) -> Values:
     return {
         "way": str(following.way),
         "hub": masked_topic(following.hub) if following.hub else None,
-        "guided": following.guided,
         "topic_at_hub": show(following.self_url) if following.self_url else None,
         "since": following.since,
         "lease_until": following.lease_until,

@@ -27,7 +27,6 @@ _TOLD = (
 def _record(row: sqlite3.Row) -> Following:
     values = dict(row)
     values["way"] = Way(values["way"])
-    values["guided"] = bool(values["guided"])
     return Following(**values)
 
 

@@ -94,10 +94,10 @@ async def reader_of_its_own_hub(session, world, directory):
         params = {"url": TOPIC, "format": "json"}
         async with session.get(f"{hub}/topics", params=params) as answer:
             words = (await answer.json())["watched"] if answer.status == 200 else []
-        return any("the hub of our domain pushes" in each for each in words)
+        return any("the hub of our domain, by stream" in each for each in words)
 
     async with (
-        hub_alone(world, directory, "--guide-check", "0.5") as hub,
+        hub_alone(world, directory) as hub,
         StreamFollower([TOPIC], only) as follower,
     ):
         reader = Reader(follower)

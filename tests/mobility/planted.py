@@ -329,7 +329,7 @@ class _Forgetful:
     def __getattr__(self, name):
         return getattr(self.env, name)
 
-    def write(self, changes, done=None):
+    def write(self, changes, done=None, *, sync=False):
         pass
 
 

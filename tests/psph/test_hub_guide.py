@@ -1,21 +1,23 @@
 """`psph hub --domain --dns`: topics of zones with a fabric are followed at the domain's PSPH."""
 
 import asyncio
-import json
-import urllib.request
+import subprocess
+from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
+from aiohttp import web
 from click.testing import CliRunner
 
 from bootstrap import Announcement, Resolver
 from identifiers import ID_VERSION, identify, scope_id
+from psph import admin_token
 from psph.commands.hub import hub as hub_command
 from psph.guide import DomainGuide, DomainHubs, SiblingHubs
-from push_hub import create_app
-from push_hub.app import HUB
 from tests.bootstrap.name_servers import embedded
+from tests.ports import free_port
 from tests.psph.hub_process import running_hub
-from tests.push_hub.world import chosen, run, served, until
+from tests.push_hub.world import Reader, run, served, until, until_async
 
 TOPIC = "http://news.site-b.test/feed"
 
@@ -40,30 +42,29 @@ def test_the_guide_leads_to_our_own_psph(tmp_path):
         async with Resolver([server.address]) as resolver:
             guide = DomainGuide(resolver, "site-a.test")
             ours = {"http://psph.site-a.test:7001/hub", "http://other.site-a.test:7002/hub"}
-            first = await guide.hub_for(identify(TOPIC))
-            assert first in ours
-            # Topics are spread, each stays where it is until that fails.
+            first, second = await guide.hubs_for(identify(TOPIC))
+            assert {first, second} == ours
+            # Topics are spread, and every hub of the domain chooses alike.
             topics = [identify(f"{TOPIC}/{n}") for n in range(40)]
-            spread = [await guide.hub_for(topic) for topic in topics]
-            assert set(spread) == ours
-            assert [await guide.hub_for(topic) for topic in topics] == spread
+            spread = [await guide.hubs_for(topic) for topic in topics]
+            assert {order[0] for order in spread} == ours
             other = DomainGuide(resolver, "site-a.test")
-            assert [await other.hub_for(topic) for topic in topics] == spread
+            assert [await other.hubs_for(topic) for topic in topics] == spread
             guide.failed(first)
             guide.failed("http://nobody.test/hub")
-            (second,) = ours - {first}
-            assert await guide.hub_for(identify(TOPIC)) == second
-            assert {await guide.hub_for(topic) for topic in topics} == {second}
+            assert await guide.hubs_for(identify(TOPIC)) == [second, first]
+            assert {(await guide.hubs_for(topic))[0] for topic in topics} == {second}
             hubs = DomainHubs(resolver, "site-a.test", identify(TOPIC))
             assert await hubs() == [second, first]
-            hubs.worked(first)
+            guide.worked(first)
             assert await hubs() == [first, second]
             hubs.failed(first)
             assert await hubs() == [second, first]
-            assert await guide.hub_for(identify("http://www.site-c.test/")) is None
-            assert await guide.hub_for(identify("http://127.0.0.1/")) is None
+            hubs.worked(first)
+            assert await guide.hubs_for(identify("http://www.site-c.test/")) == []
+            assert await guide.hubs_for(identify("http://127.0.0.1/")) == []
             homeless = DomainGuide(resolver, "site-c.test")
-            assert await homeless.hub_for(identify(TOPIC)) is None
+            assert await homeless.hubs_for(identify(TOPIC)) == []
 
     other = ("_psirp._tcp 300 IN SRV 0 1 7002 other", "other 300 IN A 127.0.0.1")
     with embedded(tmp_path, zones(7001, *other)) as server:
@@ -85,43 +86,113 @@ def test_siblings_are_the_other_psphs_of_the_domain(tmp_path):
         run(main(server))
 
 
-def test_a_hub_follows_at_the_psph_of_its_domain(tmp_path):
+class Beside:
+    """A hub beside a PSPH, both processes, and a callback at that hub."""
+
+    def __init__(self, psph_data, hub, reader, client):
+        self.token = (psph_data / "admin-token").read_text().strip()
+        self.hub, self.reader, self.client = hub, reader, client
+
+    async def subscribe(self):
+        """Returns when the hub has confirmed the callback."""
+        form = {
+            "hub.mode": "subscribe", "hub.topic": TOPIC, "hub.callback": f"{self.reader.url}/cb",
+            "hub.verify": "sync",
+        }  # fmt: skip
+        async with self.client.post(f"{self.hub}/hub", data=form) as answer:
+            assert answer.status == 204, await answer.text()
+
+    async def publish(self, psph, *bodies):
+        for body in bodies:
+            async with self.client.post(
+                f"{psph}/publish", params={"topic": TOPIC}, data=body,
+                headers={"Authorization": f"Bearer {self.token}", "Content-Type": "text/plain"},
+            ) as answer:  # fmt: skip
+                assert answer.status == 201, await answer.text()
+                yield (await answer.json())["position"], body
+
+    async def words(self):
+        """How the hub says that it follows the topic."""
+        params = {"url": TOPIC, "format": "json"}
+        async with self.client.get(f"{self.hub}/topics", params=params) as answer:
+            return (await answer.json()).get("watched", [])
+
+    async def receives(self, *published):
+        """Nothing else, and each version once, in order, with the Position of its origin."""
+        await until(lambda: len(self.reader.received) >= len(published), "the updates")
+        found = [(each.headers["X-Hub-Position"], each.body) for each in self.reader.received]
+        assert found == list(published)
+
+
+@asynccontextmanager
+async def beside(directory, port):
+    """A hub whose domain has a PSPH at that port."""
+    reader, app = Reader(), web.Application()
+    app.router.add_get("/{path:.*}", reader.get)
+    app.router.add_post("/{path:.*}", reader.post)
+    (directory / "psph").mkdir(exist_ok=True)
+    admin_token.keep(directory / "psph")
+    with (
+        embedded(directory, zones(port)) as server,
+        running_hub(directory / "hub", "--domain", "site-a.test", "--dns", server.address) as hub,
+    ):
+        # A connection for each request: that to a PSPH which was killed is of no use.
+        connector = aiohttp.TCPConnector(force_close=True)
+        async with served(app) as reader.url, aiohttp.ClientSession(connector=connector) as client:
+            yield Beside(directory / "psph", hub, reader, client)
+
+
+def test_what_is_published_right_after_a_confirmation_arrives(tmp_path):
     async def main():
-        (tmp_path / "psph").mkdir()
-        app = create_app(chosen(), tmp_path / "psph")
-        async with served(app) as url:
-            port = int(url.rpartition(":")[2])
-            with (
-                embedded(tmp_path, zones(port)) as server,
-                running_hub(
-                    tmp_path / "hub", "--domain", "site-a.test", "--dns", server.address
-                ) as hub,
-            ):
-                reading = asyncio.to_thread(_events, f"{hub}/stream?topic={TOPIC}", 2)
-                reading = asyncio.create_task(reading)
-                there = app[HUB]
-                await until(
-                    lambda: there.counters["verifications_confirmed"] == 1, "the subscription"
-                )
-                positions = [
-                    str((await there.publish(identify(TOPIC), "text/plain", body)).update.position)
-                    for body in (b"1", b"2")
-                ]
-                assert [each["position"] for each in await reading] == positions
+        port = free_port()
+        with running_hub(tmp_path / "psph", port=port) as psph:
+            async with beside(tmp_path, port) as world:
+                # What was there before is pushed to no callback.
+                assert [each async for each in world.publish(psph, b"before")]
+                await world.subscribe()
+                await world.receives(*[each async for each in world.publish(psph, b"1", b"2")])
 
     run(main())
 
 
-def _events(url, count):
-    """So many events of a stream."""
-    found = []
-    with urllib.request.urlopen(url, timeout=30) as stream:
-        while len(found) < count:
-            line = stream.readline()
-            assert line
-            if line.startswith(b"data:"):
-                found.append(json.loads(line[5:]))
-    return found
+def test_what_is_published_while_the_psph_restarts_arrives_once(tmp_path):
+    async def main():
+        port = free_port()
+        async with beside(tmp_path, port) as world:
+            with running_hub(tmp_path / "psph", port=port, end=subprocess.Popen.kill) as psph:
+                await world.subscribe()
+                published = [each async for each in world.publish(psph, b"1")]
+                await world.receives(*published)
+                # In flight, perhaps, when it is killed.
+                published += [each async for each in world.publish(psph, b"2", b"3")]
+            with running_hub(tmp_path / "psph", port=port) as psph:
+                published += [each async for each in world.publish(psph, b"4", b"5")]
+                await world.receives(*published)
+
+    run(main())
+
+
+def test_a_psph_that_is_down_at_the_subscription_is_followed_when_it_is_back(tmp_path):
+    async def main():
+        port = free_port()
+        async with beside(tmp_path, port) as world:
+            subscribed = asyncio.create_task(world.subscribe())
+
+            async def is_said():
+                words = await world.words()
+                return words and "has not answered yet" in words[0] and "cannot connect" in words[0]
+
+            await until_async(is_said, "what is wrong")
+            assert not world.reader.verifications
+            with running_hub(tmp_path / "psph", port=port) as psph:
+                # It need not wait until the time for an answer is up.
+                await subscribed
+                assert (await world.words())[0].startswith(
+                    f"carried here: the hub of our domain, by stream: http://psph.site-a.test:{port}"
+                )
+                await world.receives(*[each async for each in world.publish(psph, b"1")])
+
+    run(main())
 
 
 @pytest.mark.parametrize(

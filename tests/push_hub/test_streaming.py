@@ -14,7 +14,7 @@ from push_hub.app import HUB
 from push_hub.client import HubRefused, StreamFollower, StreamGap, StreamReset, StreamUpdate
 from push_hub.event_stream import BadEvent, ReadEvent
 from push_hub.retries import RetrySchedule
-from push_hub.stream_events import Progress, read_stream_event
+from push_hub.stream_events import Progress, StreamBase, read_stream_event
 from tests.ports import free_port
 from tests.push_hub.world import PATIENCE, chosen, run, served, until
 
@@ -91,6 +91,28 @@ def test_it_goes_on_at_the_next_hub_and_nothing_is_lost_or_doubled(tmp_path):
                 f"the hub {first} is gone (it ended the stream), going on at {second}",
             ]
             assert fates == [("worked", first), ("failed", first), ("worked", second)]
+
+    run(main())
+
+
+def test_it_is_told_when_nothing_is_missed_any_more(tmp_path):
+    async def main():
+        async with hub_in(tmp_path / "b") as (second, there), AsyncExitStack() as stack:
+            first, here = await stack.enter_async_context(hub_in(tmp_path / "a"))
+            await accept(here, at(1), at(2))
+            async with follower([first, second], TOPIC, OTHER, base=True) as following:
+                assert positions(await take(following, 3)) == [
+                    at(2), StreamBase(TOPIC, (at(2),)), StreamBase(OTHER, ())
+                ]  # fmt: skip
+                # Of what had nothing yet, all that was published in between comes.
+                await accept(there, at(1), at(2), topic=OTHER)
+                await accept(there, at(2), at(3))
+                await stack.aclose()
+                assert sorted(positions(await take(following, 3))) == [at(1), at(2), at(3)]
+                await accept(there, at(4))
+                assert positions(await take(following, 1)) == [at(4)]
+            async with follower([second], base=True, last=None) as following:
+                assert positions(await take(following, 3)) == [at(2), at(3), at(4)]
 
     run(main())
 
@@ -248,12 +270,14 @@ def test_who_finds_no_hub_in_time_is_told_why(tmp_path):
         async with hub_in(tmp_path / "a") as (url, _), follower([url], "ftp://x/") as following:
             with pytest.raises(HubRefused, match="refuses: "):
                 await take(following, 1)
-        async with (
-            hub_in(tmp_path / "b", topic_hosts=("else.example",)) as (url, _),
-            follower([url], patience=0.1) as following,
-        ):
-            with pytest.raises(HubRefused, match="403 this hub does not serve topics"):
-                await take(following, 1)
+        async with hub_in(tmp_path / "b", topic_hosts=("else.example",)) as (url, _):
+            async with follower([url], patience=0.1) as following:
+                with pytest.raises(HubRefused, match="403 this hub does not serve topics"):
+                    await take(following, 1)
+            # Who wants to be told when a topic stands is told at once that it never will.
+            async with follower([url], base=True) as following:
+                with pytest.raises(HubRefused, match="refuses: this hub does not serve topics"):
+                    await take(following, 1)
 
     run(main())
 
@@ -265,7 +289,7 @@ def test_topics_are_named_once(topics):
 
 
 FIELDS = st.sampled_from(
-    ["topic", "position", "body_b64", "after", "resumes", "content_type", "trace_id"]
+    ["topic", "position", "body_b64", "after", "resumes", "base", "content_type", "trace_id"]
 )
 SAID = st.recursive(
     st.none() | st.integers() | st.text() | st.just(str(at(1))),
@@ -273,7 +297,9 @@ SAID = st.recursive(
 )
 
 
-@given(st.sampled_from(["message", "gap", "reset", "x", ""]), st.text() | SAID.map(json.dumps))
+@given(
+    st.sampled_from(["message", "gap", "reset", "base", "x", ""]), st.text() | SAID.map(json.dumps)
+)
 def test_any_event_is_understood_or_refused(kind, data):
     with suppress(BadEvent):
         found = read_stream_event(ReadEvent(kind, data))
