@@ -42,7 +42,7 @@ class Showing:
         self._pages: dict[str, Page] = {}
         self._begun = time.monotonic()
         self._wanted = asyncio.Event()
-        """Somebody waits for the next look."""
+        """A tab has just opened the view Network: look without waiting for the tick."""
         self.report = world.settings.directory / "report"
         """Where `psph report` may put what it finds in our traces."""
         self._live = LiveWindows(world.settings.directory / "live" / "latency.json")
@@ -106,7 +106,7 @@ class Showing:
                 tab.send("crossing", crossing)
             tab.show("latency", self._latency())
         if wishes.network and (not before.network or wishes.topic != before.topic):
-            self._wanted.set()  # nobody likes to look at an empty map
+            self._wanted.set()  # or the map stays empty until the next tick
 
     async def _guarded(self, follow: Callable[[Tab], Coroutine[Any, Any, None]], tab: Tab) -> None:
         try:

@@ -161,7 +161,7 @@ export class Roamer {
     this.#destination = null;
     this.#kept = this.#memory.load();
     if (destination) this.#go([destination[0]], destination[1], this.#kept.hub ?? "");
-    // A copy elsewhere is the client, until somebody takes it back.
+    // A copy elsewhere is the client until `start` takes it back.
     else if (this.stage !== "superseded" || this.#taking) this.#begin();
     this.#taking = false;
   }

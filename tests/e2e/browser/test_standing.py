@@ -52,7 +52,7 @@ def test_each_topic_and_conversation_says_that_its_psph_is_stopped(visit, world)
         expect(bob.locator(".presence")).not_to_have_attribute("data-state", "gone")
         page.get_by_role("radio", name="site-b.test").check()
         expect(other).to_have_attribute("data-state", "live")
-        # Also to who comes only now.
+        # A page that is opened only now says so, too.
         late = visit()
         late.page.goto(f"{world}#network")
         expect(late.page.locator("#tree-note")).to_contain_text("psph-a is stopped", **SOON)
