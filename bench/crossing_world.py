@@ -132,7 +132,7 @@ def _has_joined(proxy: Proxy) -> bool:
     with contextlib.suppress(urllib.error.HTTPError):  # 404 until it has come so far
         registered = proxy.status("/bootstrap/status")[proxy.zone]
         assert isinstance(registered, dict)
-        return bool(proxy.status("/fabric/status")["servers"]) and bool(registered["registered"])
+        return bool(proxy.status("/proxy/status").get("ready")) and bool(registered["registered"])
     return False
 
 

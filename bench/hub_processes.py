@@ -157,7 +157,7 @@ class HubProcess:
         """One of its counters."""
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=PATIENCE) as answer:
             text = answer.read().decode()
-        found = re.search(rf'psph_hub_total{{what="{what}"}} ([0-9.]+)', text)
+        found = re.search(rf"^psph_hub_{what}_total ([0-9.e+]+)$", text, re.MULTILINE)
         return int(float(found[1])) if found else 0
 
     def wait_for(self, what: str, count: int) -> None:
@@ -180,13 +180,14 @@ class HubProcess:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def start_hub(stack: ExitStack, data: Path) -> HubProcess:
+def start_hub(stack: ExitStack, data: Path, *options: str) -> HubProcess:
     """Runs until the stack is left."""
     data.mkdir()
     log = stack.enter_context((data / "log").open("wb"))
     process = subprocess.Popen(
         [sys.executable, "-c", _HUB, "--listen", f"{HOST}:0", "--data", str(data),
-         "--allow-fetch", "127.0.0.0/8", "--allow-callback", "127.0.0.0/8"],
+         "--allow-fetch", "127.0.0.0/8", "--allow-callback", "127.0.0.0/8", "--public-metrics",
+         *options],
         stdout=subprocess.PIPE,
         stderr=log,
         text=True,

@@ -14,6 +14,7 @@ from demo.following import REFUSALS, Standing
 from demo.pages import ChatWish, Tab
 from demo.world import World
 from psph.chat.sse import LARGEST, EventReader, ServerEvent
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ _RETRY = 1.0
 _SILENCE = 60.0
 HISTORY = 50
 GREETING = (
-    "Hello bob! You read this in another domain: it is a topic that your PSPH subscribes to at mine."
+    "Hello bob! You read this in another domain: it is a topic that your PSPH subscribes to here."
 )
 _GREETING_ID = b"psph up greeting".hex()
 """Always the same, so that a world that is started again with its data has it once."""
@@ -59,7 +60,7 @@ async def greet(world: World) -> None:
     try:
         await send(world, me, to, GREETING, _GREETING_ID)
     except (ChatRefused, aiohttp.ClientError, TimeoutError) as error:
-        _log.warning("there is no greeting: %s", error)
+        _log.warning(LogEvent("greeting.failed", reason=error))
 
 
 async def follow(world: World, tab: Tab, *, wish: ChatWish) -> None:
@@ -92,7 +93,7 @@ async def follow(world: World, tab: Tab, *, wish: ChatWish) -> None:
                 tab.send("refused", about | {"error": str(refusal)})
                 return
         except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
-            _log.info("the conversation of %s ended: %s", wish.me, error)
+            _log.info(LogEvent("conversation.ended", user=wish.me, reason=error))
         standing.lost()
         await asyncio.sleep(_RETRY)
 

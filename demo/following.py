@@ -17,6 +17,7 @@ from demo.pages import FeedWish, Tab
 from demo.world import World
 from push_hub.event_stream import BadEvent, EventReader, ReadEvent
 from push_hub.feeds.sanitising import plain_text
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ async def follow(world: World, tab: Tab, *, wish: FeedWish, took: Took) -> None:
                             tab, wish, event, after, partial(took, opened=opened)
                         )
         except (aiohttp.ClientError, TimeoutError, BadEvent, OSError) as error:
-            _log.info("the stream of %s in %s ended: %s", wish.topic, wish.domain, error)
+            _log.info(LogEvent("stream.ended", topic=wish.topic, domain=wish.domain, reason=error))
         standing.lost()
         await asyncio.sleep(_RETRY)
 

@@ -156,7 +156,7 @@ class Page:
                 try:
                     await asyncio.wait_for(self._news.wait(), HEARTBEAT)
                 except TimeoutError:
-                    yield b": still here\n\n"
+                    yield b": still here\n"
         finally:
             self.left = self._clock()
             if self.listening == mine:

@@ -31,6 +31,7 @@ from demo.showing import Showing
 from demo.world import World, WorldSettings
 from psph.errors import PsphError
 from psph.output import progress
+from push_hub.logs import TextLines
 
 _TOKEN_BYTES = 16
 
@@ -157,12 +158,9 @@ def _plain(error: OSError) -> str:
 
 def _log_to(directory: Path) -> None:
     """What the parts say goes to a file: the terminal is for people."""
-    logging.basicConfig(
-        filename=directory / "logs" / "up.log",
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        force=True,
-    )
+    handler = logging.FileHandler(directory / "logs" / "up.log")
+    handler.setFormatter(TextLines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
 def _reachable(host: str) -> str:

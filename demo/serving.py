@@ -137,7 +137,7 @@ class Api:
         )
         await response.prepare(request)
         try:
-            await response.write(b"retry: 1000\n\n")
+            await response.write(b"retry: 1000\n")
             last = int(after) if after.isdecimal() and len(after) < 18 else None
             async for event in page.events(last):
                 await response.write(event)
@@ -216,7 +216,7 @@ def _error(status: int, text: str) -> web.Response:
 
 def _page_name(text: str) -> str:
     if not _PAGE.fullmatch(text):
-        raise ValueError("a page or tab is called by 1 to 64 letters, digits, - and _ of its choice")
+        raise ValueError("a page or tab is called by 1 to 64 letters, digits, - and _ it chose")
     return text
 
 

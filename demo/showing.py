@@ -15,6 +15,7 @@ from demo.observing import Observer
 from demo.pages import Page, Tab, Wishes
 from demo.windows import LiveWindows
 from demo.world import World
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class Showing:
         self._pages: dict[str, Page] = {}
         self._begun = time.monotonic()
         self._wanted = asyncio.Event()
-        """Somebody waits for the next look."""
+        """A tab has just opened the view Network: look without waiting for the tick."""
         self.report = world.settings.directory / "report"
         """Where `psph report` may put what it finds in our traces."""
         self._live = LiveWindows(world.settings.directory / "live" / "latency.json")
@@ -105,15 +106,13 @@ class Showing:
                 tab.send("crossing", crossing)
             tab.show("latency", self._latency())
         if wishes.network and (not before.network or wishes.topic != before.topic):
-            self._wanted.set()  # nobody likes to look at an empty map
+            self._wanted.set()  # or the map stays empty until the next tick
 
-    async def _guarded(
-        self, follow: Callable[[Tab], Coroutine[Any, Any, None]], tab: Tab
-    ) -> None:
+    async def _guarded(self, follow: Callable[[Tab], Coroutine[Any, Any, None]], tab: Tab) -> None:
         try:
             await follow(tab)
         except Exception:  # a bug in here must not go unseen, and costs one page one feed
-            _log.exception("a page is not shown any more what it wants")
+            _log.exception(LogEvent("page.failed"))
 
     def close_pages(self) -> None:
         """Nothing more is shown."""
@@ -151,7 +150,7 @@ class Showing:
             try:
                 await self._look()
             except Exception:  # a bug in here must not end what pages are shown
-                _log.exception("a look at the world failed")
+                _log.exception(LogEvent("look.failed"))
 
     async def _look(self) -> None:
         self._forget()

@@ -25,6 +25,7 @@ from demo.guarding import is_loopback
 from demo.headlines import headline
 from psph.configuration import load
 from psph.configuration.addresses import parse_address
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ class Website:
                 await self.publish(self._settings.feeds[0], headline(self._random))
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 # The hub may be stopped for a while; the next ping brings this entry, too.
-                _log.warning("the hub of %s was not told: %s", self._settings.domain, error)
+                _log.warning(LogEvent("ping.failed", domain=self._settings.domain, reason=error))
 
     # Keeping
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from traces import LogEvent
+
 _log = logging.getLogger(__name__)
 
 LARGEST = 1 << 20
@@ -63,7 +65,7 @@ class LiveWindows:
             self._seen = self.shown = None
             return gone
         except (OSError, ValueError) as error:
-            _log.warning("%s is not shown: %s", self._file, error)
+            _log.warning(LogEvent("report.not_shown", file=self._file, reason=error))
             self.shown = None
             return True
         self.shown = _by_pair(read)

@@ -62,7 +62,7 @@ class World:
     @property
     def steps(self) -> int:
         """How often progress is told of."""
-        return len(self.parts) + 1 + len(layout.DOMAINS)
+        return len(self.parts) + len(layout.DOMAINS)
 
     async def __aenter__(self) -> Self:
         self.session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER))
@@ -82,6 +82,10 @@ class World:
         # A PSPH takes its records back, for which it needs the name server.
         await self._stop(self.parts.keys() - {layout.NAME_SERVER}, 1.3)
         await self._stop([layout.NAME_SERVER], 0.4)
+        self.release_ports()
+
+    def release_ports(self) -> None:
+        """Let other worlds have them; a world that is never entered has them, too."""
         self._reservation.close()
 
     async def _stop(self, names: Iterable[str], patience: float) -> None:
@@ -167,9 +171,9 @@ class World:
         try:
             for each in (directory, directory / "data", directory / "logs"):
                 each.mkdir(parents=True, exist_ok=True)
+            kept = _keep_secrets(directory)
             self._reservation = ports.reserve(directory, layout.port_names())
             self.ports = self._reservation.ports
-            kept = _keep_secrets(directory)
             self._page_token = kept.page
             nodes = layout.configurations(self.ports, kept, settings.ways)
             sites = layout.site_configurations(
@@ -212,9 +216,6 @@ class World:
     async def _joined(self) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
-                for server in layout.RENDEZVOUS:
-                    await _until(partial(self._has_settled, server))
-                self._progress("rendezvous servers have settled")
                 for domain in layout.DOMAINS:
                     await _until(partial(self._has_joined, domain))
                     self._progress(f"{domain} has joined the fabric")
@@ -224,21 +225,14 @@ class World:
                 " busy, or loopback traffic filtered?"
             ) from None
 
-    async def _has_settled(self, server: str) -> bool:
-        try:
-            status = await self.ask(server, "/fabric/status")
-        except (aiohttp.ClientError, TimeoutError):
-            return False
-        return bool(status["rendezvous"]["view"]["settled"])
-
     async def _has_joined(self, domain: str) -> bool:
         proxy = layout.PROXIES[domain]
         try:
-            fabric = await self.ask(proxy, "/fabric/status")
+            status = await self.ask(proxy, "/proxy/status")
             records = await self.ask(proxy, "/bootstrap/status")
         except (aiohttp.ClientError, TimeoutError):
             return False  # it has not come so far
-        return bool(fabric["servers"]) and bool(records[domain]["registered"])
+        return bool(status.get("ready")) and bool(records[domain]["registered"])
 
 
 async def _until(ask: Callable[[], Awaitable[bool]]) -> None:

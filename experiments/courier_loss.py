@@ -105,6 +105,10 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     ]
 
 
+_LABELS = {
+    "loss": "loss (share of packets)",
+    "sent_per_message": "transmissions (per message)",
+}
 EXPERIMENT = Experiment(
     name="courier-loss",
     summary="what loss costs the teaching protocol",
@@ -114,7 +118,7 @@ EXPERIMENT = Experiment(
     keys=("loss",),
     claims=claims,
     plots=(
-        Plot("cost", x="loss", y="sent_per_message"),
-        Plot("delay", x="loss", y="mean_delay_ms"),
+        Plot("cost", x="loss", y="sent_per_message", labels=_LABELS),
+        Plot("delay", x="loss", y="mean_delay_ms", labels=_LABELS),
     ),
 )

@@ -48,6 +48,8 @@ class Plot:
     log_y: bool = False
     where: Mapping[str, Any] = field(default_factory=dict)
     """Only rows with these values in these columns."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What a column is called in the picture, with its unit; needed where its name has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from operator import mul
 
 from experiments.experiment import Claim, Context, Experiment, Plot, Row
-from experiments.roaming.parameters import KEYS, Parameters, measure
+from experiments.roaming.parameters import KEYS, LABELS, Parameters, measure
 
 PAPER: list[Row] = [
     {"system": "siena", "network": "wireline", "statement": "ping adds at most 45 % duplicates"}
@@ -145,6 +145,7 @@ EXPERIMENT = Experiment(
             y="duplicated",
             series="p",
             where={"system": system, "mode": mode},
+            labels=LABELS,
         )
         for system in _SYSTEMS
         for mode in ("basic", "ping")

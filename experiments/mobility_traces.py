@@ -115,6 +115,21 @@ def _traces(rows: Sequence[Row]) -> list[list[Row]]:
     return list(found.values())
 
 
+def _trace(points: Sequence[Row]) -> Trace:
+    """As it was played, in nanoseconds from the move-out call."""
+    first = [row["published_s"] for row in points if row["copy"] == 0]
+    got = [(row["received_s"], row["number"]) for row in points if row["received_s"] is not None]
+    return Trace(
+        published=[round(at * SECOND) for at in first],
+        received=[(round(at * SECOND), number) for at, number in sorted(got)],
+        move_in=round(points[0]["move_in_s"] * SECOND),
+    )
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else round(milliseconds / 1e3, 3)
+
+
 def summarise(rows: Sequence[Row]) -> list[Row]:
     """A line for each trace."""
     found: list[Row] = []
@@ -126,12 +141,15 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
         after = [at for at in got if at >= move_in]
         firsts = [row["received_s"] for row in points if row["copy"] == 0]
         in_order = [at for at in firsts if at is not None]
+        trace = _trace(points)
         found.append(
             {
                 **{key: points[0][key] for key in _TRACE},
                 "move_in_s": move_in,
                 "last_before_s": before[-1] if before else None,
                 "first_after_s": after[0] if after else None,
+                "silence_s": _seconds(trace.silence_ms),
+                "diagonal_s": _seconds(trace.diagonal_ms),
                 "messages": len(firsts),
                 "lost_away": sum(0 <= at < move_in for at in missing),
                 "lost_after": sum(at >= move_in for at in missing),
@@ -262,7 +280,7 @@ def _ours(lines: Sequence[Row]) -> list[Claim]:
         return []
     lost = sum(line["lost_away"] + line["lost_after"] for line in ours)
     copies = sum(line["copies"] for line in ours)
-    return [
+    found = [
         Claim(
             "unbroken",
             "ours",
@@ -271,6 +289,40 @@ def _ours(lines: Sequence[Row]) -> list[Claim]:
             f"{lost} lost, {copies} twice in {len(ours)} traces",
         )
     ]
+    best = {
+        line["figure"]: line
+        for line in lines
+        if (line["system"], line["mode"]) == ("siena", "basic")
+    }
+    compared = [line for line in ours if line["figure"] in best]
+    if compared:
+        for id, column, claim in (
+            (
+                "never-silent-for-longer",
+                "silence_s",
+                "after the move-in call our traces are never without a message for longer than "
+                "Siena's with the basic service in the same figure",
+            ),
+            (
+                "on-the-diagonal-as-soon",
+                "diagonal_s",
+                "and they stay on the diagonal no later than that one",
+            ),
+        ):
+            holds = all(_within(line, best[line["figure"]], column) for line in compared)
+            told = ", ".join(
+                f"figure {line['figure']} {line['system']}: {line[column]} s (Siena basic "
+                f"{best[line['figure']][column]})"
+                for line in compared
+            )
+            found.append(Claim(id, "ours", claim, holds, told))
+    return found
+
+
+def _within(line: Row, other: Row, column: str) -> bool:
+    if line[column] is None or other[column] is None:
+        return False
+    return bool(line[column] <= other[column])
 
 
 def pictures(rows: Sequence[Row], out: Path) -> None:

@@ -88,8 +88,19 @@ def pictures(rows: Sequence[Row], out: Path) -> None:
     figure.savefig(out / "figure-3-hand-offs.png", dpi=110)
 
 
+_LABELS = {
+    "subscribers": "subscribers (number)",
+    "rate": "publications (per second)",
+    "queue_kb": "queue of a subscription (kB)",
+    "processing_us": "processor time of a message (µs)",
+    "throughput": "throughput (messages/s)",
+    "loss_pct": "lost (%)",
+    "dup_pct": "duplicates (%)",
+}
+
+
 def _plot(name: str, sweep: str, x: str, y: str) -> Plot:
-    return Plot(name, x=x, y=y, series="mode", where={"sweep": sweep})
+    return Plot(name, x=x, y=y, series="mode", where={"sweep": sweep}, labels=_LABELS)
 
 
 EXPERIMENT = Experiment(

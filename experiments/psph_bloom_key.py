@@ -277,5 +277,15 @@ EXPERIMENT = Experiment(
     run=run,
     keys=("method", "subscribers"),
     claims=claims,
-    plots=(Plot("matching", "subscribers", "match_us", "method", log_x=True, log_y=True),),
+    plots=(
+        Plot(
+            "matching",
+            x="subscribers",
+            y="match_us",
+            series="method",
+            log_x=True,
+            log_y=True,
+            labels={"subscribers": "subscribers (number)"},
+        ),
+    ),
 )

@@ -174,9 +174,9 @@ EXPERIMENT = Experiment(
     run=run,
     keys=("part", "bytes"),
     claims=claims,
-    plots=(
-        Plot("total-push", x="bytes", y=TOTAL_PUSH, series="part", log_x=True),
-        Plot("process", x="bytes", y=PROCESS, series="part", log_x=True),
+    plots=tuple(
+        Plot(name, x="bytes", y=y, series="part", log_x=True, labels={"bytes": "feed (bytes)"})
+        for name, y in (("total-push", TOTAL_PUSH), ("process", PROCESS))
     ),
     paper=[{"part": TOTAL_PUSH, "bytes": ALL_SIZES, "mean_ms": SOURCE_MS, "p": SOURCE_P}],
 )

@@ -223,10 +223,21 @@ EXPERIMENT = Experiment(
     run=run,
     keys=("store", "topics"),
     claims=claims,
-    plots=(
-        Plot("with-initialisation", "topics", "total_ms", "store", log_x=True, log_y=True),
-        Plot("without-initialisation", "topics", "work_ms", "store", log_x=True, log_y=True),
-        Plot("memory", "topics", "memory_kib", "store", log_x=True, log_y=True),
+    plots=tuple(
+        Plot(
+            name,
+            x="topics",
+            y=y,
+            series="store",
+            log_x=True,
+            log_y=True,
+            labels={"topics": "topics (number)"},
+        )
+        for name, y in (
+            ("with-initialisation", "total_ms"),
+            ("without-initialisation", "work_ms"),
+            ("memory", "memory_kib"),
+        )
     ),
     paper=[{"store": "list and bloom cross at", "topics": None, "with_init": 50}],
 )

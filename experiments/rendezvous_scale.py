@@ -308,6 +308,10 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     ]
 
 
+_LABELS = {
+    "items": "registrations (number)",
+    "bytes_per_item": "memory (bytes per registration)",
+}
 EXPERIMENT = Experiment(
     name="rendezvous-scale",
     summary="what a registration costs the rendezvous as it grows",
@@ -317,7 +321,7 @@ EXPERIMENT = Experiment(
     keys=("items",),
     claims=claims,
     plots=(
-        Plot("memory", x="items", y="bytes_per_item"),
-        Plot("time", x="items", y="match_ms"),
+        Plot("memory", x="items", y="bytes_per_item", labels=_LABELS),
+        Plot("time", x="items", y="match_ms", labels=_LABELS),
     ),
 )

@@ -362,6 +362,11 @@ def _means(rows: Sequence[Row], users: Sequence[int]) -> list[Row]:
     return means
 
 
+_LABELS = {
+    "users": "users of a tree (number)",
+    "mean_efficiency": "forwarding efficiency (share of copies on the tree)",
+    "mean_bytes_ratio": "bytes sent (times those of perfect multicast)",
+}
 EXPERIMENT = Experiment(
     name="zfilter-efficiency",
     summary="what false copies cost, and what the topology manager's choice saves",
@@ -378,8 +383,8 @@ EXPERIMENT = Experiment(
     keys=("topology", "users", "method"),
     claims=claims,
     plots=(
-        Plot("efficiency", x="users", y="mean_efficiency", series="method"),
-        Plot("bytes", x="users", y="mean_bytes_ratio", series="method"),
+        Plot("efficiency", x="users", y="mean_efficiency", series="method", labels=_LABELS),
+        Plot("bytes", x="users", y="mean_bytes_ratio", series="method", labels=_LABELS),
     ),
     paper=PAPER,
 )

@@ -16,7 +16,7 @@ from mobility.collecting import Collector
 from mobility.events import Consumed, Gap, Update
 from mobility.memory import Debt
 from mobility.merging import Flow
-from mobility.messages import AnyAnswer, Batch, Fetch, Item, Who, read_places
+from mobility.messages import AnyAnswer, Batch, Fetch, Item, Topics, Who, read_places, write_places
 from mobility.port import After, Message, PubSub
 from mobility.service import Mode, ping_topic, pong_topic
 from mobility.settings import ClientSettings
@@ -66,6 +66,8 @@ class Arrival:
         self._sources = self._collectors if stop else [*self._collectors, self._own]
         self._queue: list[Update] = []
         """What came directly, where there are no Positions to merge on."""
+        self._consumed_at: dict[str, int] = {}
+        """By topic: when something of it was consumed last."""
         self._missed = client.counters["missed"]
         self._begun = False
         self._over = False
@@ -136,6 +138,15 @@ class Arrival:
     def fetch(self, question: Callable[[int], Fetch], answered: Callable[[AnyAnswer], None]) -> int:
         return self._client.calls.ask(self._client.proxy, question, answered)
 
+    def consumed(self, topic: str) -> None:
+        """The application has got something of that topic."""
+        self._consumed_at[topic] = self.env.now()
+
+    def consumed_since(self, moment: int) -> Topics:
+        flows = self._client.flows
+        topics = (topic for topic, at in self._consumed_at.items() if at >= moment)
+        return {topic: write_places(flows[topic].after) for topic in topics if topic in flows}
+
     def drop(self, call: int) -> None:
         self._client.calls.drop(call)
 
@@ -190,6 +201,12 @@ class Arrival:
     def caught_up(self) -> bool:
         """The live flow has brought what it can of the time before it."""
         return all(flow.caught_up for flow in self._flows)
+
+    @property
+    def needs_buffers(self) -> bool:
+        """A message waits behind one that did not come directly; or the live flow has brought what
+        it can, and only buffers can say what is missing."""
+        return self.caught_up or any(flow.has_hole for flow in self._flows)
 
     def step(self) -> None:
         """Called whenever something happened that may end it."""

@@ -109,7 +109,7 @@ class Attendance:
     def _answered_stay(self, answer: AnyAnswer) -> None:
         if not isinstance(answer, Welcome):
             if not (isinstance(answer, Refused) and answer.code is Code.SUPERSEDED):
-                self._env.log("a proxy refused", proxy=self._proxy, answer=type(answer).__name__)
+                self._env.log("proxy.refused", proxy=self._proxy, answer=type(answer).__name__)
                 delay = self._settings.retry_most
                 self._env.call_later(delay, self._stay_again, self._who["nonce"])
             return

@@ -6,10 +6,10 @@ that went.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from identifiers import Position
+from identifiers import Position, PublisherId
 from mobility.merging import furthest
 from mobility.messages import Item
 from mobility.service import Sacrifice, Service
@@ -21,6 +21,15 @@ ITEM_BYTES = 64
 def size_of(item: Item) -> int:
     """Bytes an item counts for, in quotas and in answers."""
     return ITEM_BYTES + len(item.topic) + len(item.body or b"")
+
+
+def _covers(consumed: Mapping[PublisherId, Position], item: Item) -> bool:
+    """Whether an item is not after those Positions."""
+    if not consumed or item.position is None:
+        return False
+    position = Position.parse(item.position)
+    at = consumed.get(position.publisher)
+    return at is not None and position <= at
 
 
 @dataclass(slots=True)
@@ -96,14 +105,7 @@ class Buffer:
         if tally is None:
             return []
         upto = {position.publisher: position for position in consumed}
-        gone = []
-        for serial in tally.serials:
-            text = self.items[serial].position
-            if text is not None:
-                position = Position.parse(text)
-                at = upto.get(position.publisher)
-                if at is not None and position <= at:
-                    gone.append(serial)
+        gone = [serial for serial in tally.serials if _covers(upto, self.items[serial])]
         for serial in gone:
             self._remove(serial)
         return gone
@@ -117,15 +119,23 @@ class Buffer:
         self._topics.pop(topic, None)
         return gone
 
-    def after(self, serial: int, most: int) -> Iterator[tuple[int, Item]]:
-        """Items after a serial number, so many bytes of them, and at least one."""
-        taken = 0
+    def after(
+        self, serial: int, most: int, consumed: Mapping[str, Iterable[Position]]
+    ) -> tuple[list[Item], int | None]:
+        """Items after a serial number that are not consumed, so many bytes of them, and at least
+        one; with the serial number of the last, or None when there are no more."""
+        upto = {topic: {at.publisher: at for at in each} for topic, each in consumed.items()}
+        found: list[Item] = []
+        taken, last = 0, serial
         for number, item in self.items.items():
-            if number > serial:
-                taken += size_of(item)
-                if taken > most and taken > size_of(item):
-                    return
-                yield number, item
+            if number <= serial or _covers(upto.get(item.topic, {}), item):
+                continue
+            taken += size_of(item)
+            if taken > most and found:
+                return found, last
+            found.append(item)
+            last = number
+        return found, None
 
     def _put(self, serial: int, item: Item) -> None:
         tally = self._topics.setdefault(item.topic, _Tally())

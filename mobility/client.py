@@ -25,7 +25,7 @@ from mobility.debts import Debts
 from mobility.events import Consume, Consumed, Gap, MovedIn, MovedOut, Notify, Superseded, Update
 from mobility.identity import Claim, client_id, publisher_id
 from mobility.memory import Debt, Memory
-from mobility.merging import Flow
+from mobility.merging import Flow, furthest
 from mobility.messages import Batch, Code, MalformedMessage, Question, Refused, Who, read
 from mobility.outgoing import Outgoing
 from mobility.port import AccessPoint, After, Message, Subscription
@@ -79,6 +79,8 @@ class MobileClient:
         )
         self._ear: _Ear | None = None
         self._subscriptions: dict[str, Subscription] = {}
+        self._ended: dict[str, tuple[Position, ...]] = {}
+        """By topic: what had been consumed of those unsubscribed from in the present stay."""
         self._arrival: Arrival | None = None
         self._leaving = False
         self._attendance = Attendance(env, self.calls, settings, self.flows, self._on_welcomed)
@@ -127,7 +129,8 @@ class MobileClient:
         if topic in self.flows:
             return
         there = self.stage in (Stage.CLAIMING, Stage.MOVING_IN, Stage.LIVE)
-        flow = self.flows[topic] = Flow(topic, since=self._debts.epoch + (0 if there else 1))
+        since, floor = self._debts.epoch + (0 if there else 1), self._ended.pop(topic, ())
+        flow = self.flows[topic] = Flow(topic, since=since, floor=floor if there else ())
         self._memory.note(flow)
         if self._ear is not None:
             self._subscribe(flow, self._ear)
@@ -135,8 +138,10 @@ class MobileClient:
 
     def unsubscribe(self, topic: str, effect: Changes | None = None) -> None:
         """No more of it; who subscribes again begins anew. `effect` becomes durable with it."""
-        if self.flows.pop(topic, None) is None:
+        flow = self.flows.pop(topic, None)
+        if flow is None:
             return
+        self._ended[topic] = furthest(flow.floor.values(), flow.cursor.values())
         self._memory.forget(topic, effect)
         subscription = self._subscriptions.pop(topic, None)
         if subscription is not None:
@@ -153,6 +158,7 @@ class MobileClient:
     def move_in(self, proxy: str) -> None:
         """Be at that proxy from now on, whatever was going on."""
         self._detach()
+        self._ended.clear()
         self.proxy = proxy
         claim = self._claim = Claim(self._debts.epoch + 1, self.env.random.randrange(1, 1 << 62))
         self.stage = Stage.CLAIMING
@@ -300,6 +306,8 @@ class MobileClient:
             if flow is None:
                 continue
             self.counters["consumed"] += 1
+            if self._arrival is not None:
+                self._arrival.consumed(event.topic)
             if isinstance(event, Gap):
                 self.counters["gaps"] += 1
                 self.counters["missed"] += event.missed

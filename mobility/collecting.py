@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from mobility.memory import Debt
-from mobility.messages import AnyAnswer, Batch, Code, Fetch, Item, Refused, State, Who
+from mobility.messages import AnyAnswer, Batch, Code, Fetch, Item, Refused, State, Topics, Who
 from mobility.settings import ClientSettings
 from psirp_sim.runtime.environment import Environment, Timer
 
@@ -23,12 +23,15 @@ class Collects(Protocol):
     def drop(self, call: int) -> None: ...
 
     @property
-    def caught_up(self) -> bool:
-        """The live flow has brought what it can: only now is known what is lacking."""
+    def needs_buffers(self) -> bool:
+        """Whether a proxy that had nothing more is to be asked again."""
 
     @property
     def who(self) -> Who:
         """Who asks."""
+
+    def consumed_since(self, moment: int) -> Topics:
+        """The Positions of the topics of which something was consumed from then on."""
 
     def collected(self, collector: Collector, items: Iterable[Item], batch: Batch) -> None:
         """Items came; whether they suffice is for the client to say."""
@@ -54,6 +57,8 @@ class Collector:
         self.empty_at: int | None = None
         """When it was asked what it answered with all that it had; None while there is more."""
         self._asked_at = 0
+        self._since = 0
+        """When it was asked what it last answered with all that it had."""
         self._client = client
         self._stop = stop
         self._life = 0
@@ -77,16 +82,17 @@ class Collector:
                 after=self._after,
                 most=self._client.settings.batch,
                 stop=self._stop,
+                consumed=self._client.consumed_since(self._since),
             )
 
         self._asked_at = self._client.env.now()
         self._call = self._client.fetch(question, self._answered)
 
     def _look_again(self) -> None:
-        """Ask once more, if anything may be lacking: of many clients that come at once each would
-        ask many times while the live flow has yet to begin."""
+        """Ask once more, if a buffer is needed: of many clients that arrive at once each would
+        otherwise ask many times before its live flow begins."""
         env, settings = self._client.env, self._client.settings
-        if self._client.caught_up:
+        if self._client.needs_buffers:
             self.ask()
         else:
             self.heard_at = env.now()  # it was not asked
@@ -132,6 +138,8 @@ class Collector:
         self.empty_at = None if answer.more else self._asked_at
         self.bytes += sum(len(item.body or b"") for item in answer.items)
         self.exhausted = not answer.more
+        if self.exhausted:
+            self._since = self._asked_at
         if answer.items and answer.more:
             self._timer = env.call_later(0, self.ask)
         elif not self.gone:

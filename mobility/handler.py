@@ -320,24 +320,23 @@ class Handler:
     def batch(self, question: Fetch) -> Batch:
         """The answer to Fetch, under the same call."""
         after = question.after if question.life == self.life else 0
-        return self._batch(question.call, after, question.most)
+        return self._batch(question.call, after, question.most, question.consumed)
 
     def first_batch(self, most: int) -> Batch:
         """What the answer would be to a client that has not asked yet."""
-        return self._batch(0, 0, most)
+        return self._batch(0, 0, most, {})
 
-    def _batch(self, call: int, after: int, most: int) -> Batch:
-        found = list(self.buffer.after(after, most))
-        last = found[-1][0] if found else after
-        more = any(serial > last for serial in reversed(self.buffer.items))
-        ended = not more
+    def _batch(self, call: int, after: int, most: int, consumed: Topics) -> Batch:
+        upto = {topic: read_places(places) or () for topic, places in consumed.items()}
+        items, last = self.buffer.after(after, most, upto)
+        ended = last is None
         return Batch(
             call=call,
             state=State.EXPIRED if self.state == "expired" else State.KEPT,
             life=self.life,
-            last=last,
-            items=tuple(item for _, item in found),
-            more=more or not self.effective,
+            last=self.buffer.next_serial - 1 if last is None else last,
+            items=tuple(items),
+            more=not ended or not self.effective,
             seen={t: write_places(self.buffer.seen(t)) for t in self.buffer.topics}
             if ended
             else {},

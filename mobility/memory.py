@@ -40,6 +40,7 @@ class _Place(Struct, frozen=True):
     whole: bool
     heard: Places = ()
     since: int = 0
+    floor: Places = ()
 
 
 @dataclass(slots=True)
@@ -50,12 +51,14 @@ class _Note:
     whole: bool
     heard: tuple[Position, ...]
     since: int
+    floor: tuple[Position, ...]
     effect: dict[bytes, bytes | None]
     done: Callable[[], None] | None
 
     def changes(self, topic: str) -> dict[bytes, bytes | None]:
         heard = write_places(self.heard) or ()
-        place = _Place(write_places(self.after), self.whole, heard, self.since)
+        floor = write_places(self.floor) or ()
+        place = _Place(write_places(self.after), self.whole, heard, self.since, floor)
         return {**self.effect, _TOPIC + topic.encode(): msgspec.msgpack.encode(place)}
 
 
@@ -89,14 +92,17 @@ class Memory:
         return Claimed() if value is None else msgspec.msgpack.decode(value, type=Claimed)
 
     def save(self, claimed: Claimed, done: Callable[[], None] | None = None) -> None:
-        self._write({_CLAIM: msgspec.msgpack.encode(claimed)}, done)
+        # Synced: after a power cut an earlier claim would be taken for that of another client, and
+        # nobody would collect from a stay that is not noted.
+        self._write({_CLAIM: msgspec.msgpack.encode(claimed)}, done, sync=True)
 
     def flows(self) -> Iterable[Flow]:
         for key, value in self._env.storage.scan(_TOPIC):
             place = msgspec.msgpack.decode(value, type=_Place)
             topic = key[len(_TOPIC) :].decode()
             places, heard = read_places(place.places), read_places(place.heard)
-            yield Flow(topic, places, place.whole, heard or (), place.since)
+            floor = read_places(place.floor) or ()
+            yield Flow(topic, places, place.whole, heard or (), place.since, floor)
 
     def note(
         self, flow: Flow, effect: Changes | None = None, done: Callable[[], None] | None = None
@@ -105,7 +111,8 @@ class Memory:
         are written together, what the last one is to be called back with stands for all."""
         flow.noted = dict(flow.heard)
         heard = tuple(flow.heard.values())
-        note = _Note(flow.after, flow.whole, heard, flow.since, dict(effect or {}), done)
+        floor = tuple(flow.floor.values())
+        note = _Note(flow.after, flow.whole, heard, flow.since, floor, dict(effect or {}), done)
         if self._held is None:
             self._env.storage.write(note.changes(flow.topic), done)
             return
@@ -118,12 +125,14 @@ class Memory:
     def forget(self, topic: str, effect: Changes | None = None) -> None:
         self._write({**(effect or {}), _TOPIC + topic.encode(): None})
 
-    def _write(self, changes: Changes, done: Callable[[], None] | None = None) -> None:
+    def _write(
+        self, changes: Changes, done: Callable[[], None] | None = None, *, sync: bool = False
+    ) -> None:
         """After everything that was noted before."""
         if self._held is not None:
             self.flush()
             self.hold()
-        self._env.storage.write(changes, done)
+        self._env.storage.write(changes, done, sync=sync)
 
 
 def _call(calls: Iterable[Callable[[], None]]) -> None:

@@ -28,11 +28,15 @@ class Flow:
         whole: bool = False,
         heard: Iterable[Position] = (),
         since: int = 0,
+        floor: Iterable[Position] = (),
     ) -> None:
         self.topic = topic
         self.since = since
         """The first stay of the client that may keep something of this subscription: what earlier
         ones have of the topic is of one that is over."""
+        self.floor = {each.publisher: each for each in floor}
+        """What the subscription before had consumed, if it ended in that stay: its proxy may keep
+        that still, and it must not come again."""
         self.begun = places is not None
         """A subscription has been in effect: from there on everything counts."""
         self.whole = whole
@@ -93,11 +97,14 @@ class Flow:
             return
         self._blind = base is None
         for position in base or ():
-            self._mark(position)
-            if self._is_new(position):
-                self.aim(position)
-                if replays:
-                    self._owed[position.publisher] = position
+            if not self._is_new(position):
+                self._mark(position)
+                continue
+            self.aim(position)
+            if replays:
+                self._owed[position.publisher] = position
+            else:
+                self._mark(position)
 
     def aim(self, position: Position) -> None:
         """A buffer's word that everything up to there exists: it comes, or is missing."""
@@ -161,6 +168,8 @@ class Flow:
 
     def _is_new(self, position: Position) -> bool:
         at = self.cursor.get(position.publisher)
+        if at is None:
+            at = self.floor.get(position.publisher)
         return at is None or position > at
 
     # What goes on
@@ -174,7 +183,12 @@ class Flow:
     def lacking(self) -> bool:
         """Something exists, or may, that is not here and will not come directly: a buffer may
         have it."""
-        return self._blind or any(self._is_final(publisher) for publisher in self._ahead)
+        return self._blind or self.has_hole
+
+    @property
+    def has_hole(self) -> bool:
+        """The live flow has passed something that is not here: only a buffer can have it."""
+        return self.begun and any(self._is_final(publisher) for publisher in self._ahead)
 
     @property
     def open_holes(self) -> Iterator[tuple[str, PublisherId, Position | None]]:

@@ -123,6 +123,9 @@ class Fetch(Question, frozen=True, tag="fetch"):
     """Bytes of messages in the answer, except that one always fits."""
     stop: bool = False
     """Unsubscribe first: nothing is added to the buffer from now on."""
+    consumed: Topics = {}
+    """Positions consumed since the last answer that had everything, of the topics where there are
+    any: what they cover is left out of the answer."""
 
 
 class Release(Question, frozen=True, tag="release"):
@@ -186,7 +189,7 @@ class Batch(Answer, frozen=True, tag="batch"):
     life: Number = 0
     """Differs after each start of the proxy: serial numbers begin anew."""
     last: Number = 0
-    """The serial number of the last item, or as asked."""
+    """Every item up to this serial number was sent, or need not be."""
     items: Annotated[tuple[Item, ...], Meta(max_length=MOST_ITEMS)] = ()
     more: bool = False
     """There are more items, or the handler's subscriptions are not in effect yet."""
@@ -252,6 +255,8 @@ def read(content: bytes) -> AnyMessage:
         found: AnyMessage = (_written if is_json(content) else _packed).decode(content)
         if isinstance(found, MoveIn | Alive | MoveOut):
             check_places(found.topics)
+        elif isinstance(found, Fetch):
+            check_places(found.consumed)
         elif isinstance(found, Batch):
             _check_batch(found)
         elif isinstance(found, Welcome) and found.prepared is not None:

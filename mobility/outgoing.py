@@ -20,8 +20,6 @@ from psirp_sim.runtime.environment import Environment
 
 _OUT = b"mobile/out/"
 _VERSION = b"mobile/version/"
-EPOCH = 1
-"""The state is durable, so a client's numbering never begins anew."""
 
 
 class OutgoingFull(Exception):
@@ -33,6 +31,7 @@ class _Waiting(Struct, frozen=True, array_like=True):
     version: int
     body: bytes
     kind: str
+    epoch: int = 1
 
 
 class Outgoing:
@@ -46,7 +45,10 @@ class Outgoing:
         self._publisher = publisher
         self._most = most
         self._window = window
+        # Versions that a power cut took are never given again.
+        self._epoch = env.storage.epoch
         self._versions: dict[str, int] = {}
+        """By topic, the last of this epoch."""
         self._waiting: dict[int, _Waiting] = {}
         """Durable and not taken, by serial number, in order."""
         self._writing = 0
@@ -63,7 +65,9 @@ class Outgoing:
     def restore(self) -> None:
         """Read back what was durable."""
         for key, value in self._env.storage.scan(_VERSION):
-            self._versions[key[len(_VERSION) :].decode()] = int.from_bytes(value)
+            version, epoch = int.from_bytes(value[:8]), int.from_bytes(value[8:]) or 1
+            if epoch == self._epoch:
+                self._versions[key[len(_VERSION) :].decode()] = version
         for key, value in self._env.storage.scan(_OUT):
             serial = int.from_bytes(key[len(_OUT) :])
             self._waiting[serial] = msgspec.msgpack.decode(value, type=_Waiting)
@@ -79,19 +83,19 @@ class Outgoing:
         self._next += 1
         self._versions[topic] = version
         self._writing += 1
-        waiting = _Waiting(topic, version, message.body, message.kind)
+        waiting = _Waiting(topic, version, message.body, message.kind, self._epoch)
 
         def durable() -> None:
             self._writing -= 1
             self._waiting[serial] = waiting
             if accepted is not None:
-                accepted(Position(self._publisher, EPOCH, version))
+                accepted(Position(self._publisher, self._epoch, version))
             self._transmit()
 
         self._env.storage.write(
             {
                 _OUT + serial.to_bytes(8): msgspec.msgpack.encode(waiting),
-                _VERSION + topic.encode(): version.to_bytes(8),
+                _VERSION + topic.encode(): version.to_bytes(8) + self._epoch.to_bytes(8),
             },
             durable,
         )
@@ -114,7 +118,7 @@ class Outgoing:
         for serial, waiting in list(islice(self._waiting.items(), self._window)):
             if serial > self._sent:
                 self._sent = serial
-                position = Position(self._publisher, EPOCH, waiting.version)
+                position = Position(self._publisher, waiting.epoch, waiting.version)
                 message = Message(waiting.body, waiting.kind)
                 self._pubsub.publish(waiting.topic, position, message, self._taken(serial))
 

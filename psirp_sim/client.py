@@ -25,6 +25,12 @@ from psirp_sim.wire.publications import Latest, Report
 from psirp_sim.wire.sealing import FabricKeys
 from psirp_sim.zfilters import ZFilter
 
+COUNTED = (
+    "delivered", "spoiled", "no_signature", "wrong_key", "wrong_signature", "repeated_records",
+    "no_room", "evicted", "conflicts", "outdated_epoch",
+)  # fmt: skip
+"""What becomes of publications; each is counted from 0."""
+
 
 class Client:
     """What one node publishes and subscribes to."""
@@ -44,7 +50,7 @@ class Client:
         """`life` is the number of this node's; `transmit` sends a payload along filters, and says
         whether forwarding nodes are to write traces of it; `along` sends a message."""
         self._env = env
-        self.counters: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
         self.keys_of: Callable[[bytes], Keys | None] = lambda sid: ()
         """The keys of the zone that a scope belongs to; None while they are not known."""
         tracing = Tracing(env, domain)

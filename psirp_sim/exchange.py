@@ -66,7 +66,7 @@ class Exchange:
         except ValueError as error:
             # Limits keep messages short; should one not be, it must not stop whoever sends it.
             self._counters["too_long"] += 1
-            self._env.log("a message was not sent", type=type(message).__name__, reason=error)
+            self._env.log("message.not_sent", type=type(message).__name__, reason=error)
             return
         for piece in cut:
             self.send(filters, Protocol.CONTROL, piece)

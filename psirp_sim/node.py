@@ -107,7 +107,7 @@ class FabricNode:
         stored = int.from_bytes(self.env.storage.get(BOOT) or b"")
         self.boot = max(stored + 1, self.env.wall() // MILLISECOND)
         # Nobody may hear of this life before it is sure that the next will be called newer.
-        self.env.storage.write({BOOT: self.boot.to_bytes(8)}, self._begin)
+        self.env.storage.write({BOOT: self.boot.to_bytes(8)}, self._begin, sync=True)
 
     def receive(self, link: str, packet: bytes) -> None:
         if not self.begun:
@@ -279,7 +279,7 @@ class FabricNode:
     def _outlived(self, boot: int) -> None:
         """An earlier life of ours had a higher number: our storage was lost. Take the next one."""
         self.boot = boot + 1
-        self.env.storage.write({BOOT: self.boot.to_bytes(8)})
+        self.env.storage.write({BOOT: self.boot.to_bytes(8)}, sync=True)
         self.database.boot = self.neighbours.boot = self.boot
         if self.manager is not None:
             self.manager.boot = self.boot

@@ -23,6 +23,8 @@ def keep(data: Path) -> str:
     token = secrets.token_urlsafe(32)
     with os.fdopen(handle, "w") as file:
         file.write(token + "\n")
+        file.flush()
+        os.fsync(file.fileno())  # an empty file after a power cut would keep the node from starting
     return token
 
 

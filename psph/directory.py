@@ -13,6 +13,7 @@ from collections.abc import Callable
 from bootstrap import BootstrapError, Found, NothingFound, Resolver
 from identifiers import InvalidTopic
 from psph.proxy.ports import Zone
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -82,14 +83,18 @@ class DnsDirectory:
         except NothingFound:
             return Zone(False, note=f"{zone} has no fabric: no records in DNS"), _NOTHING
         except (BootstrapError, InvalidTopic) as error:
-            _log.info("zone %s: %s", zone, error)
+            _log.info(LogEvent("zone.lookup_failed", zone=zone, reason=error))
             return None, _RETRY
         return zone_of(found), found.expires_in
 
     def _learn(self, zone: str, known: Zone) -> None:
         if self._zones.get(zone) != known:
             self._zones[zone] = known
-            _log.info("zone %s: %s", zone, known.note or "it has a fabric")
+            _log.info(
+                LogEvent(
+                    "zone.learned", zone=zone, fabric=known.has_fabric, note=known.note or None
+                )
+            )
             self.changed(zone)
 
 

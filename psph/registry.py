@@ -79,7 +79,8 @@ class TopicRegistry:
 
     Any number of threads may use one object, and any number of processes one file: readers never
     wait, writers wait for each other. What a method has written when it returns survives the
-    death of the process. Do not carry an object across a fork.
+    death of the process; a power cut may take the last of it, and a topic is added again whenever a
+    proxy begins with it. Do not carry an object across a fork.
     """
 
     def __init__(self, path: Path | str) -> None:

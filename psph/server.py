@@ -9,14 +9,12 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from aiohttp import web
-
 from psirp_sim.runtime.sqlite_storage import StorageError
 from psph.configuration import NodeConfiguration
-from psph.configuration.addresses import parse_address
 from psph.configuration.node import FABRIC_ROLES
 from psph.errors import PsphError
 from psph.roles.process import Process
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -32,18 +30,28 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
+    name = configuration.node.name
     try:
         async with AsyncExitStack() as stack:
-            address = await start(configuration, directory, stack)
-            ready(address)
-            await stopped.wait()
-            _log.info("stopping")
+            process = await start(configuration, directory, stack)
+            ending = asyncio.create_task(stopped.wait())
+            for wait in process.awaited:
+                waiting = asyncio.ensure_future(wait())
+                await asyncio.wait([waiting, ending], return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+            if not stopped.is_set():
+                ready(process.admin)
+                _log.info(LogEvent("node.started", node=name, admin=process.admin))
+            await ending
+            _log.info(LogEvent("node.stopping", node=name))
     except (OSError, StorageError, ValueError) as error:
-        raise PsphError(f"node {configuration.node.name} cannot run: {error}") from error
+        raise PsphError(f"node {name} cannot run: {error}") from error
 
 
-async def start(configuration: NodeConfiguration, directory: Path, stack: AsyncExitStack) -> str:
-    """Run the roles until the stack is left; the address of the admin port."""
+async def start(
+    configuration: NodeConfiguration, directory: Path, stack: AsyncExitStack
+) -> Process:
+    """Run the roles until the stack is left."""
     roles = configuration.node.roles
     if not roles:
         raise PsphError("the configuration names no role to run: set node.roles")
@@ -68,15 +76,5 @@ async def start(configuration: NodeConfiguration, directory: Path, stack: AsyncE
         from psph.roles import hub
 
         await hub.start(process, configuration.hub)
-    return await _serve_admin(process.app, configuration.node.admin, stack)
-
-
-async def _serve_admin(app: web.Application, listen: str, stack: AsyncExitStack) -> str:
-    host, port = parse_address(listen)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    await web.TCPSite(runner, host, port).start()
-    bound_host, bound_port = runner.addresses[0][:2]
-    shown = f"[{bound_host}]" if ":" in bound_host else bound_host
-    return f"{shown}:{bound_port}"
+    process.admin = await process.serve(configuration.node.admin, stack)
+    return process

@@ -31,6 +31,7 @@ Edges, on asyncio and aiohttp:
 * `fetching`: one conditional GET, bounded; `intake`: from a ping to a recorded update;
 * `distribution`: from a recorded update to POSTs, retried; `content`: what exactly is sent;
 * `streams`: from a recorded update to browsers, `stream_routes` and `resuming`: where each goes on;
+  `cursor`: the ids of their events;
   `recent`: the last updates, in memory; `recalling`: what one has missed, had from elsewhere;
 * `interest`: topics that others want, and waiting for them; `readers`: whoever reads below /t/;
   `reader_routes`: answers them;

@@ -19,9 +19,9 @@ from push_hub.errors import BadRequest
 from push_hub.following import described
 from push_hub.hub import Hub
 from push_hub.keys import HUB
-from push_hub.logs import event
 from push_hub.masking import masked_topic
 from push_hub.store.records import SubscriptionRecord, TopicRecord, Waiting
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def _guarded(handler: Handler) -> Callable[[web.Request], Awaitable[web.Response
     async def answer(request: web.Request) -> web.Response:
         hub = request.app[HUB]
         if not bears(request.headers.get("Authorization", ""), hub.settings.admin_token):
-            hub.counters["admin_refused"] += 1
+            hub.counters.add("admin_refused")
             raise web.HTTPUnauthorized(
                 text="this needs the hub's admin token, as Authorization: Bearer TOKEN\n",
                 headers={"WWW-Authenticate": "Bearer"},
@@ -123,7 +123,7 @@ async def drop(hub: Hub, request: web.Request) -> Values:
     ended = await hub.drop(number, reason)
     if ended is None:
         raise web.HTTPConflict(text=f"subscription {number} has ended already\n")
-    event(_log, "dropped", subscription=number, reason=reason)
+    _log.info(LogEvent("subscription.dropped", subscription=number, reason=reason))
     return _subscription(ended)
 
 
@@ -154,9 +154,8 @@ async def replay(hub: Hub, request: web.Request) -> Values:
     owed = None if seq is None else await hub.replay(seq, only)
     if owed is None:
         raise web.HTTPNotFound(text="that update is not in the history of the topic\n")
-    event(
-        _log, "replayed", topic=masked_topic(record.canonical), subscription=only, deliveries=owed
-    )
+    told = masked_topic(record.canonical)
+    _log.info(LogEvent("update.replayed", topic=told, subscription=only, deliveries=owed))
     return {"deliveries": owed}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 from aiohttp.abc import AbstractResolver
+from prometheus_client import CollectorRegistry
 
 from identifiers import Topic
 from push_hub.addresses import client_address, client_key
@@ -22,7 +23,7 @@ from push_hub.guide import Guide
 from push_hub.hub import Hub
 from push_hub.keys import HUB
 from push_hub.limits import RateLimit
-from push_hub.metrics import exposition
+from push_hub.metrics import CONTENT_TYPE
 from push_hub.pages import add_pages
 from push_hub.reader_routes import add_readers
 from push_hub.requests import Ping, SubscriptionRequest, read_form, read_request, web_topic
@@ -31,7 +32,7 @@ from push_hub.siblings import Siblings
 from push_hub.store import SqliteStore
 from push_hub.stream_routes import add_stream
 from push_hub.upstream_routes import add_upstream
-from traces import TraceSink
+from traces import LogEvent, TraceSink
 
 _log = logging.getLogger(__name__)
 
@@ -52,19 +53,24 @@ def create_app(
     carrier: Carrier | None = None,
     guide: Guide | None = None,
     siblings: Siblings | None = None,
+    registry: CollectorRegistry | None = None,
+    power_safe: bool = False,
 ) -> web.Application:
-    """A hub whose database is in the directory `data`, which exists.
+    """A hub whose database is in the directory `data`, which exists. With `power_safe`, what is
+    answered with success is on the disk.
 
     It starts and stops with the application. `started` is called with the hub once it runs and
     before anything is served; it may give it a carrier that needs to know the hub (`Hub.carry`).
+    `registry` takes the hub's metrics, for whoever serves them (after `Hub.refresh_metrics`); here
+    they are at /metrics only with `settings.public_metrics`.
     """
 
     async def running(app: web.Application) -> AsyncIterator[None]:
-        store = await SqliteStore.open(data / "hub.sqlite")
+        store = await SqliteStore.open(data / "hub.sqlite", power_safe=power_safe)
         try:
             hub = Hub(
                 settings, store, trace=trace, node=node, domain=domain, resolver=resolver,
-                carrier=carrier, guide=guide, siblings=siblings,
+                carrier=carrier, guide=guide, siblings=siblings, registry=registry,
             )  # fmt: skip
             async with hub:
                 app[HUB] = hub
@@ -84,7 +90,8 @@ def create_app(
     app.router.add_get("/hub", get_hub)
     app.router.add_post("/publish", post_content)
     app.router.add_get("/healthz", healthz)
-    app.router.add_get("/metrics", metrics)
+    if settings.public_metrics:
+        app.router.add_get("/metrics", metrics)
     add_stream(app)
     add_readers(app)
     add_upstream(app)
@@ -111,7 +118,7 @@ async def _refusals(
     )
     wait = request.app[RATE].take(client_key(client), hub.context.clock())
     if wait:
-        hub.counters["requests_limited"] += 1
+        hub.counters.add("requests_limited")
         text = "too many requests from your address: slow down\n"
         return web.Response(status=429, text=text, headers={"Retry-After": str(int(wait) + 1)})
     try:
@@ -123,7 +130,7 @@ async def _refusals(
     except Busy as refusal:
         return web.Response(status=429, text=f"{refusal}\n", headers={"Retry-After": "60"})
     except StoreError as error:
-        _log.error("%s", error)
+        _log.error(LogEvent("store.failed", reason=error))
         text = "the hub cannot store anything right now: try again later\n"
         return web.Response(status=503, text=text, headers={"Retry-After": "30"})
 
@@ -219,5 +226,6 @@ async def healthz(request: web.Request) -> web.Response:
 
 async def metrics(request: web.Request) -> web.Response:
     """For Prometheus."""
-    body = await exposition(request.app[HUB])
-    return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4"})
+    hub = request.app[HUB]
+    body = await hub.context.metrics.exposition(hub.store)
+    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})

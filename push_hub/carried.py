@@ -16,8 +16,8 @@ from push_hub.errors import StoreError
 from push_hub.following import Following, Patience, Way
 from push_hub.intake import Intake
 from push_hub.interest import Interest
-from push_hub.logs import event
 from push_hub.store.records import TopicRecord
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Carried:
                 if self._context.carrying.present:
                     await self._ask_about_some()
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
             await woken(self._wake, tick)
 
     async def _ask_about_some(self) -> None:
@@ -119,4 +119,8 @@ class Carried:
     async def _put(self, record: Following, before: Way) -> None:
         await self._context.store.follow(record)
         if before is not record.way:
-            event(_log, "following", topic_id=record.topic_id, way=record.way, reason=record.reason)
+            _log.info(
+                LogEvent(
+                    "topic.followed", topic_id=record.topic_id, way=record.way, reason=record.reason
+                )
+            )

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from identifiers import InvalidTopic, Position, Topic
 from push_hub.carrier import Carrier, Recalled
 from push_hub.errors import BadRequest, Refused, StoreError
-from push_hub.logs import event
 from push_hub.masking import masked_topic
 from push_hub.naming import Naming, is_web
 from push_hub.store.interface import Store
 from push_hub.store.records import Active
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -86,12 +86,10 @@ class Carrying:
         except Refused as refusal:
             return str(refusal) or "refused"
         except TimeoutError:
-            event(
-                _log, "carrier late", logging.WARNING, topic=masked_topic(topic.canonical),
-                seconds=self._patience,
-            )  # fmt: skip
+            told = masked_topic(topic.canonical)
+            _log.warning(LogEvent("carrier.late", call="admit", topic=told, seconds=self._patience))
         except Exception:
-            _log.exception("the carrier failed to admit to %s", masked_topic(topic.canonical))
+            self._failed("admit", topic)
         return None
 
     async def recall(
@@ -105,12 +103,14 @@ class Carrying:
             async with asyncio.timeout(self._recall_patience), slots:
                 return await self._carrier.recall(topic, after, before)
         except TimeoutError:
-            event(
-                _log, "carrier late to recall", logging.WARNING,
-                topic=masked_topic(topic.canonical), after=str(after), before=str(before),
+            _log.warning(
+                LogEvent(
+                    "carrier.late", call="recall", topic=masked_topic(topic.canonical),
+                    seconds=self._recall_patience, after=after, before=before,
+                )
             )  # fmt: skip
         except Exception:
-            _log.exception("the carrier failed to recall versions")
+            self._failed("recall", topic)
         return ()
 
     def brings(self, topic: Topic) -> str | None:
@@ -123,7 +123,7 @@ class Carrying:
         try:
             return self._carrier.brings(topic) or None
         except Exception:
-            _log.exception("the carrier failed to say whether it brings a topic")
+            self._failed("brings", topic)
             return None
 
     def pinged(self, topic: Topic) -> None:
@@ -133,7 +133,7 @@ class Carrying:
         try:
             self._carrier.pinged(topic)
         except Exception:
-            _log.exception("the carrier failed to pass a ping on")
+            self._failed("pinged", topic)
 
     def joined(self, topic: Topic, subscriber: str, until: float | None) -> None:
         """Tell that somebody reads the topic."""
@@ -142,7 +142,7 @@ class Carrying:
         try:
             self._carrier.joined(topic, subscriber, until)
         except Exception:
-            _log.exception("the carrier failed to note a reader")
+            self._failed("joined", topic)
 
     def left(self, topic: Topic, subscriber: str) -> None:
         """Tell that somebody does not any more."""
@@ -151,7 +151,12 @@ class Carrying:
         try:
             self._carrier.left(topic, subscriber)
         except Exception:
-            _log.exception("the carrier failed to note that a reader left")
+            self._failed("left", topic)
+
+    @staticmethod
+    def _failed(call: str, topic: Topic) -> None:
+        """To be called while its exception is handled: a carrier must not stop the hub."""
+        _log.exception(LogEvent("carrier.failed", call=call, topic=masked_topic(topic.canonical)))
 
     def subscribed(self, spelling: str, callback: str, until: float | None) -> None:
         """A subscription is active, until then."""
@@ -191,15 +196,15 @@ class Carrying:
             try:
                 self._carrier.told()
             except Exception:
-                _log.exception("the carrier failed to note that it was told of all")
-        event(_log, "carrier told", subscriptions=count)
+                _log.exception(LogEvent("carrier.failed", call="told"))
+        _log.info(LogEvent("carrier.told", subscriptions=count))
 
     async def _page(self, store: Store, after: int) -> list[Active]:
         while True:
             try:
                 return await store.active(after=after, limit=_PAGE)
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
                 await asyncio.sleep(_STORE_PAUSE)
 
     def _note(self, spelling: str, callback: str) -> None:

@@ -1,20 +1,21 @@
-"""What the working parts of a hub share: settings, store, clock, counters, traces."""
+"""What the working parts of a hub share: settings, store, clock, metrics, traces."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from push_hub.carrying import Carrying
+from push_hub.metrics import Counters, HubMetrics
 from push_hub.naming import Naming
 from push_hub.settings import HubSettings
 from push_hub.store.interface import Store
 from push_hub.store.records import Caps
 from push_hub.tracing import Tracer
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -29,8 +30,12 @@ class Context:
     clock: Callable[[], float]
     naming: Naming
     carrying: Carrying
-    counters: Counter[str] = field(default_factory=Counter)
-    """Events since the start, by name; the names are those of the metrics."""
+    metrics: HubMetrics
+
+    @property
+    def counters(self) -> Counters:
+        """Events since the start, by name."""
+        return self.metrics.counters
 
     @property
     def caps(self) -> Caps:
@@ -80,4 +85,4 @@ class Tasks:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a part of the hub failed", exc_info=error)
+            _log.error(LogEvent("task.failed"), exc_info=error)

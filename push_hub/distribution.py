@@ -20,9 +20,8 @@ from push_hub.connecting import exact_url, reason_of
 from push_hub.content import Contents
 from push_hub.context import Context, Tasks, woken
 from push_hub.errors import StoreError
-from push_hub.limits import HostSlots
+from push_hub.limits import HostSlots, Probes
 from push_hub.links import link_header
-from push_hub.logs import event
 from push_hub.masking import masked_callback, masked_topic
 from push_hub.retries import retry_after
 from push_hub.signatures import signature
@@ -34,6 +33,7 @@ from push_hub.store.records import (
     Recorded,
     Update,
 )
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ class Distributor:
         self._session = session
         self._contents = Contents(context.store)
         self._slots = HostSlots(context.settings.deliveries_per_host)
+        self._probes = Probes(context.settings.probe_every)
         self._results: list[DeliveryResult] = []
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -75,7 +76,7 @@ class Distributor:
     async def start(self) -> None:
         """Begin with what was owed before."""
         repeated = await self._context.store.recover()
-        self._context.counters["deliveries_repeated"] += repeated
+        self._context.counters.add("deliveries_repeated", repeated)
         self._loops.start(self._run())
 
     async def stop(self, patience: float) -> None:
@@ -88,7 +89,9 @@ class Distributor:
         try:
             await self._exchange(room=0)
         except StoreError as error:
-            _log.error("%s; deliveries that ended will be repeated", error)
+            _log.error(
+                LogEvent("store.failed", reason=error, then="deliveries that ended are repeated")
+            )
 
     def wake(self) -> None:
         """Something is owed that was not before."""
@@ -97,6 +100,8 @@ class Distributor:
 
     def recorded(self, recorded: Recorded) -> None:
         """There is something to deliver."""
+        for host in recorded.resting_hosts:
+            self._probes.want(host)
         if recorded.deliveries:
             self._contents.keep(recorded.update)
             self.wake()
@@ -113,12 +118,13 @@ class Distributor:
                 for delivery in exchanged.claimed:
                     self._ready.setdefault(delivery.host, deque()).append(delivery)
                 self._begin_ready()
-                if exchanged.next_due is not None:
-                    pause = max(0.0, exchanged.next_due - context.clock())
+                due = [each for each in (exchanged.next_due, self._probes.next) if each is not None]
+                if due:
+                    pause = max(0.0, min(due) - context.clock())
                 if exchanged.claimed:
                     pause = 0.0  # there may be more
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
                 pause = _STORE_PAUSE
             await woken(self._wake, pause)
             if self._busy > _GATHER:
@@ -178,19 +184,22 @@ class Distributor:
         ]
 
     async def _exchange(self, room: int) -> Exchanged:
-        context = self._context
+        context, now = self._context, self._context.clock()
         results, self._results = self._results, []
+        probes = self._probes.take(now) if room > 0 else {}
         try:
             exchanged = await context.store.exchange(
-                results, context.clock(), room, self._shares(), 4 * self._slots.initial
+                results, now, room, self._shares(), 4 * self._slots.initial, probes
             )
         except StoreError:
             self._results[:0] = results
+            for host in probes:
+                self._probes.want(host)
             raise
         # Counted once it is recorded: who sees the number finds what it speaks of in the store.
         for result in results:
-            context.counters[f"deliveries_{result.outcome}"] += 1
-        context.counters["superseded"] += exchanged.superseded
+            context.counters.add(f"deliveries_{result.outcome}")
+        context.counters.add("superseded", exchanged.superseded)
         for ended in exchanged.ended:
             context.tracer.unsubscribed(ended.topic, ended.callback, ended.reason)
             context.carrying.unsubscribed(ended.topic, ended.callback)
@@ -226,16 +235,20 @@ class Distributor:
                 update, body = found
                 result, answered = await self._attempt(delivery, update, body)
                 self._context.tracer.pushed(update, delivery.callback, result.reason)
+                if result.outcome is Outcome.DELIVERED:
+                    self._context.metrics.journeys.delivered(update.trace_id, "callback", result.at)
         except StoreError as error:
             result = self._failed(delivery, str(error), None)
         except Exception as error:
             # A fault of ours must not hold up the lane until the next start.
-            _log.exception("a delivery failed in an unexpected way")
+            _log.exception(LogEvent("delivery.failed", subscription=delivery.subscription))
             result = self._failed(delivery, f"a fault of the hub: {error!r}"[:200], None)
         finally:
             self._slots.give_back(delivery.host, answered, time.monotonic() - began)
         if result.outcome is not Outcome.DELIVERED:
             self._told(result)
+        elif delivery.failures:
+            self._probes.recovered(delivery.host)
         self._results.append(result)
         if not answered:
             self._release(delivery.host)  # they would wait long, and others could use the room
@@ -244,12 +257,14 @@ class Distributor:
     def _told(self, result: DeliveryResult) -> None:
         """A dead callback fails often: what is tried again is for those who look closely."""
         delivery = result.delivery
-        level = logging.DEBUG if result.outcome is Outcome.RETRY else logging.INFO
+        again = result.outcome in (Outcome.RETRY, Outcome.PROBED)
+        level = logging.DEBUG if again else logging.INFO
         callback = masked_callback(delivery.callback)
-        event(
-            _log, "delivery", level, outcome=result.outcome, topic=masked_topic(delivery.topic),
+        told = LogEvent(
+            "delivery.failed", outcome=result.outcome, topic=masked_topic(delivery.topic),
             callback=callback, subscription=delivery.subscription, reason=result.reason,
         )  # fmt: skip
+        _log.log(level, told)
 
     async def _attempt(
         self, delivery: Delivery, update: Update, body: bytes
@@ -292,6 +307,11 @@ class Distributor:
 
     def _failed(self, delivery: Delivery, reason: str, asked: float | None) -> DeliveryResult:
         schedule, now = self._context.settings.delivery_retries, self._context.clock()
+        asked = None if asked is None else min(asked, schedule.longest)
+        self._probes.failed(delivery.host, now, asked)
+        if delivery.rests_until is not None:
+            until = max(delivery.rests_until, now + (asked or 0.0))
+            return DeliveryResult(delivery, Outcome.PROBED, now, reason, until)
         retry_at = now + schedule.delay(delivery.failures + 1, random.random(), asked)
         exhausted = schedule.exhausted(delivery.attempt + 1)
         outcome = Outcome.DROPPED if exhausted else Outcome.RETRY

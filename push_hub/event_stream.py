@@ -1,7 +1,10 @@
 """Server-Sent Events as /stream speaks them: made here, and read here by those who follow.
 
-An event's id is the Position of its update. `gap` and `reset` are events of their own; comments are
-heartbeats, and one of them says that the stream has sent all that was recorded before it began.
+`gap` and `reset` are events of their own; comments are heartbeats, and one of them says that the
+stream has sent all that was recorded before it began. A comment is a line and ends no event: some
+readers (httpx-sse) take any empty line for the end of one, even where there is no data. So the line
+RETRY, which a stream begins with, is part of its first event. The line `id` is added to an event
+where it is sent (`cursor`).
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from identifiers import Position
 from push_hub.errors import HubError
 from push_hub.store.records import Update
 
-HEARTBEAT: Final = b": still here\n\n"
+RETRY: Final = b"retry: 3000\n"
+"""How a stream begins: milliseconds after which a browser that lost it comes back."""
+HEARTBEAT: Final = b": still here\n"
 CAUGHT_UP: Final = "caught up"
 MAX_EVENT: Final = 32 << 20
 """Bytes of one event that is read: the largest body that hubs take, encoded, and some more."""
@@ -43,13 +48,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A `gap` or `reset`: the client knew `after`, and goes on with `resumes`."""
+    """A `gap` or `reset`: the client knew `after`, and goes on with `resumes`. For a client that
+    came with a cursor `after` may be None, because the hub cannot say what it knew, and `resumes`,
+    because the hub has nothing of the topic yet."""
 
     kind: str
     topic: str
     """As the client spelled it."""
-    after: Position
-    resumes: Position
+    after: Position | None
+    resumes: Position | None
 
 
 def update_event(update: Update, spelling: str, whole: bool = False) -> Event:
@@ -57,23 +64,28 @@ def update_event(update: Update, spelling: str, whole: bool = False) -> Event:
 
     Feeds go as their new entries, made safe for a browser, unless the reader wants them `whole`.
     """
-    position = str(update.position)
     if update.entries is not None and not whole:
         # Already JSON, and on one line: json.dumps escapes line ends in texts.
         body = f'"entries": {update.entries}'
     else:
         body = f'"body_b64": "{b2a_base64(update.body, newline=False).decode()}"'
     data = (
-        f'id: {position}\ndata: {{"topic": {quoted(spelling)}, "position": "{position}",'
+        f'data: {{"topic": {quoted(spelling)}, "position": "{update.position}",'
         f' "content_type": {quoted(update.content_type)}, "trace_id": {quoted(update.trace_id)},'
         f" {body}}}\n\n"
     )
     return Event(data.encode(), update)
 
 
-def notice_event(kind: str, spelling: str, after: Position, resumes: Position) -> Event:
+def notice_event(
+    kind: str, spelling: str, after: Position | None, resumes: Position | None
+) -> Event:
     """A notice as it goes over the wire."""
-    data = {"topic": spelling, "after": str(after), "resumes": str(resumes)}
+    data = {
+        "topic": spelling,
+        "after": None if after is None else str(after),
+        "resumes": None if resumes is None else str(resumes),
+    }
     notice = Notice(kind, spelling, after, resumes)
     return Event(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode(), notice=notice)
 
@@ -87,7 +99,7 @@ def base_event(spelling: str, base: Iterable[Position]) -> bytes:
 
 def caught_up_event() -> Event:
     """All that was recorded before has been sent; what comes now is new."""
-    return Event(f": {CAUGHT_UP}\n\n".encode())
+    return Event(f": {CAUGHT_UP}\n".encode())
 
 
 def alive_event(every: float) -> bytes:

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from identifiers import Topic
 from push_hub.following import is_own
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +55,8 @@ class Guiding:
                 hubs = await self._guide.hubs_for(topic)
         except Exception as error:
             self._rests_until = time.monotonic() + _REST_S
-            _log.warning("the guide cannot say which hubs have %s: %s", topic.host, error)
+            reason = str(error) or "no answer in time"
+            _log.warning(LogEvent("guide.failed", call="hubs_for", host=topic.host, reason=reason))
             return None
         return [hub for hub in hubs if not is_own(hub, self._own)]
 
@@ -70,4 +72,4 @@ class Guiding:
         try:
             tell(hub)
         except Exception:
-            _log.exception("the guide failed to note how a hub does")
+            _log.exception(LogEvent("guide.failed", call=tell.__name__, hub=hub))

@@ -10,6 +10,7 @@ from push_hub.context import Context
 from push_hub.errors import StoreError
 from push_hub.interest import Interest
 from push_hub.store.records import SubscriptionRecord
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ async def keep_house(
                 ended(each)
             await forget(context, interest)
         except StoreError as error:
-            _log.error("%s", error)
+            _log.error(LogEvent("store.failed", reason=error))
         await asyncio.sleep(_SWEEP)
 
 

@@ -9,13 +9,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
+from prometheus_client import CollectorRegistry
 
 from identifiers import Position, PublisherId, Topic
 from push_hub.addresses import AddressPolicy
@@ -33,6 +33,7 @@ from push_hub.intake import Intake
 from push_hub.interest import Interest, Looks
 from push_hub.lifecycle import Event
 from push_hub.masking import masked_topic
+from push_hub.metrics import Counters, HubMetrics
 from push_hub.naming import Naming, is_web
 from push_hub.readers import Readers
 from push_hub.requests import SubscriptionRequest
@@ -46,7 +47,7 @@ from push_hub.tracing import Tracer
 from push_hub.upstream import Upstream
 from push_hub.upstream_asking import Asking
 from push_hub.verification import Verifier
-from traces import NullSink, TraceSink
+from traces import LogEvent, NullSink, TraceSink
 
 _log = logging.getLogger(__name__)
 
@@ -73,11 +74,14 @@ class Hub:
         carrier: Carrier | None = None,
         guide: Guide | None = None,
         siblings: Siblings | None = None,
+        registry: CollectorRegistry | None = None,
     ) -> None:
+        """`registry` is where the hub's metrics are; without one they have their own."""
         tracer = Tracer(trace or NullSink(), node, domain)
         naming = Naming(settings.public_url)
         carrying = Carrying(naming, settings.admit_patience, settings.recall_patience)
-        self.context = Context(settings, store, tracer, clock, naming, carrying)
+        metrics = HubMetrics(registry)
+        self.context = Context(settings, store, tracer, clock, naming, carrying, metrics)
         if carrier is not None and guide is not None:
             raise ValueError("a hub has a guide or a carrier, and not both: leave one out")
         if carrier is not None:
@@ -90,6 +94,7 @@ class Hub:
         )
         self.fetch_policy = AddressPolicy(settings.allow_fetch, "fetch", "--allow-fetch")
         self.streams = Streams(self.context)
+        metrics.count_streams(self.streams.__len__)
         self.interest = Interest(self.context, self.streams)
         self._looks = Looks()
         self._running = False
@@ -113,8 +118,12 @@ class Hub:
         return self.context.store
 
     @property
-    def counters(self) -> Counter[str]:
+    def counters(self) -> Counters:
         return self.context.counters
+
+    async def refresh_metrics(self) -> None:
+        """Before its registry is read: what the store knows is asked for then."""
+        await self.context.metrics.refresh(self.store)
 
     async def __aenter__(self) -> Self:
         settings = self.settings
@@ -140,6 +149,7 @@ class Hub:
         asking = Asking(self.context, topics)
         self.upstream = Upstream(self.context, asking, self._intake, self.interest, self._carried)
         self.readers = Readers(self.context, self._intake, self.interest, self._looks)
+        await self.streams.start()
         await self._distributor.start()
         await self._verifier.start()
         self._intake.start()
@@ -258,7 +268,7 @@ class Hub:
         verification = await self.store.request(
             request, lease, self.context.caps, self.context.clock()
         )
-        self.counters["requests"] += 1
+        self.counters.add("requests")
         return self._verifier.submit(verification)
 
     def deny(self, request: SubscriptionRequest, reason: str) -> None:
@@ -278,9 +288,11 @@ class Hub:
 
         It carries the delivery id of the first time. None when it is not in the history.
         """
+        if (update := await self.store.update(seq)) is not None:
+            self.context.metrics.journeys.forget(update.trace_id)
         owed = await self.store.replay(seq, subscription, self.context.clock())
         if owed:
-            self.counters["replayed"] += owed
+            self.counters.add("replayed", owed)
             self._distributor.wake()
         return owed
 
@@ -323,8 +335,14 @@ class Hub:
         position: Position,
         trace_id: str,
         published: bool = False,
+        recorded_at: float | None = None,
     ) -> Recorded | None:
-        """An update that another hub numbered: it keeps its Position. None when it was here."""
+        """An update that another hub numbered: it keeps its Position. None when it was here.
+
+        `recorded_at`: when that hub recorded it, by its clock; the crossing is measured from there.
+        """
+        if recorded_at is not None:
+            self.context.metrics.journeys.crossed(trace_id, recorded_at)
         origin = Origin.RECEIVED_PUBLISHED if published else Origin.RECEIVED
         return await self._intake.accept(topic, content_type, body, origin, trace_id, position)
 
@@ -336,7 +354,7 @@ class Hub:
             try:
                 listener(recorded.update)
             except Exception:
-                _log.exception("a listener failed on %s", recorded.update.position)
+                _log.exception(LogEvent("listener.failed", position=recorded.update.position))
 
     async def _follow(self, carrier: StreamCarrier) -> None:
         """Begin to follow topics, once the carrier knows which of them it brings."""
@@ -353,7 +371,9 @@ class Hub:
             if self.settings.follow_after is None and is_web(topic):
                 await self._intake.look(record.id)  # nobody else would
         except (Refused, StoreError) as error:
-            _log.error("%s cannot be kept: %s", masked_topic(topic.canonical), error)
+            _log.error(
+                LogEvent("topic.not_kept", topic=masked_topic(topic.canonical), reason=error)
+            )
 
     def _session(
         self, policy: AddressPolicy, connections: int, timeout: float

@@ -4,8 +4,9 @@ A ping is durable before it is answered: it raises a number in the store. One fe
 at a time; it notes the number it began with, so pings that come meanwhile lead to one more.
 
 A ping promises news. Where its fetch brings none and a cache may have answered, the topic is
-rechecked: fetched again a few times, ever later, until there is news. How often it was is in the
-store, so a restart goes on.
+rechecked: fetched again a few times, ever later, until there is news. If another ping comes before
+that, the first news may be that of the earlier ping, from the cache: it is rechecked, too. The
+number of rechecks is in the store, so a restart goes on.
 """
 
 from __future__ import annotations
@@ -29,13 +30,12 @@ from push_hub.feeds import may_be_feed
 from push_hub.fetching import Fetched, FetchRefused, fetch
 from push_hub.following import same_document
 from push_hub.limits import RateLimit
-from push_hub.logs import event
 from push_hub.masking import masked_topic
 from push_hub.naming import is_web
 from push_hub.news import News, digest_of, find_news
 from push_hub.retries import retry_after
 from push_hub.store.records import NewUpdate, Origin, Recorded, TopicRecord
-from traces import TRACE_ID_BYTES, new_trace_id
+from traces import TRACE_ID_BYTES, LogEvent, new_trace_id
 
 _log = logging.getLogger(__name__)
 
@@ -119,9 +119,13 @@ class Intake:
                 ours.append(each)
             else:
                 context.carrying.pinged(each[0])
-        known = await context.store.ping(ours, context.caps, context.clock(), create=create)
-        context.counters["pings"] += len(topics)
-        context.counters["pings_carried"] += len(pinged) - len(ours)
+        now = context.clock()
+        known = await context.store.ping(ours, context.caps, now, create=create)
+        for record in known:
+            if record.trace_id is not None:
+                context.metrics.journeys.pinged(record.trace_id, now)
+        context.counters.add("pings", len(topics))
+        context.counters.add("pings_carried", len(pinged) - len(ours))
         if known:
             self._wake.set()
         return len(known) + len(pinged) - len(ours)
@@ -186,7 +190,7 @@ class Intake:
                     await self._begin(topic, now)
                 due = await context.store.next_fetch(now)
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
                 due = now + _STORE_PAUSE
             pause = None if due is None else max(0.0, due - context.clock())
             await woken(self._wake, pause)
@@ -226,11 +230,11 @@ class Intake:
             self.ended(topic.id)
         except StoreError as error:
             # The ping number is still ahead: the fetch is made again.
-            _log.error("%s", error)
+            _log.error(LogEvent("store.failed", reason=error))
             await asyncio.sleep(_STORE_PAUSE)
         except Exception as error:
             # A fault of ours must not lead to fetching again and again without a pause.
-            _log.exception("a fetch failed in an unexpected way")
+            _log.exception(LogEvent("fetch.failed", topic=masked_topic(topic.canonical)))
             failure = FetchFailed(f"a fault of the hub: {error!r}"[:200])
             await self._failed(topic, topic.trace_id or _trace_id(), failure)
             self.ended(topic.id)
@@ -253,21 +257,22 @@ class Intake:
             return False
         subscribers = await store.subscribers(topic.id, context.clock())
         try:
-            found = await fetch(
-                self._session,
-                self._policy,
-                topic.fetch_url,
-                etag=None if fresh else topic.etag,
-                last_modified=None if fresh else topic.last_modified,
-                announced=topic.signalled,
-                user_agent=f"{USER_AGENT} (+{settings.hub_url}; {subscribers} subscribers)",
-                max_body=settings.max_body,
-                max_redirects=settings.max_redirects,
-            )
+            with context.metrics.fetch_seconds.time():
+                found = await fetch(
+                    self._session,
+                    self._policy,
+                    topic.fetch_url,
+                    etag=None if fresh else topic.etag,
+                    last_modified=None if fresh else topic.last_modified,
+                    announced=topic.signalled,
+                    user_agent=f"{USER_AGENT} (+{settings.hub_url}; {subscribers} subscribers)",
+                    max_body=settings.max_body,
+                    max_redirects=settings.max_redirects,
+                )
         except FetchFailed as failure:
             await self._failed(topic, trace_id, failure)
             return False
-        context.counters["fetches"] += 1
+        context.counters.add("fetches")
         if await self._left_to_the_carrier(topic):
             return False
         news = links = None
@@ -288,27 +293,36 @@ class Intake:
                 or (topic.last_modified if found.body is None else None),
                 recheck_at=self._recheck_at(topic, host, now) if found.may_be_cached else None,
             )
-            context.counters["fetches_without_news"] += 1
+            context.counters.add("fetches_without_news")
             context.tracer.nothing_fetched(topic.canonical, trace_id, "nothing new")
             if released:
                 self._released()
         else:
+            doubtful = found.may_be_cached and topic.rechecks > 0 and _is_first(topic)
             await self._record(
-                topic, news, found.content_type, found.body, Origin.FETCHED, trace_id, found=found
+                topic,
+                news,
+                found.content_type,
+                found.body,
+                Origin.FETCHED,
+                trace_id,
+                found=found,
+                recheck_at=self._recheck_at(topic, host, context.clock()) if doubtful else None,
             )
         await self.fetched(topic, links, news is not None, None)
         return news is not None
 
     def _recheck_at(self, topic: TopicRecord, host: str, now: float) -> float | None:
         """When to look again for what a ping promised and a cache may hide."""
-        after, done = (0.0, *self._context.settings.recheck_after), topic.rechecks
+        after = (0.0, *self._context.settings.recheck_after)
+        done = 0 if _is_first(topic) else topic.rechecks
         if not topic.signalled or done + 1 >= len(after):
             return None
         wait = self._recheck_rate.reserve(host, now, _RECHECK_PATIENCE)
         if wait is None:
-            self._context.counters["rechecks_left_out"] += 1
+            self._context.counters.add("rechecks_left_out")
             return None
-        self._context.counters["rechecks"] += 1
+        self._context.counters.add("rechecks")
         # Topics that were pinged together do not come back together.
         pause = (after[done + 1] - after[done]) * (0.8 + 0.4 * random.random())
         return now + wait + pause
@@ -334,15 +348,10 @@ class Intake:
         await context.store.fetch_failed(
             topic.id, topic.ping_serial, now, reason=str(failure), retry_at=retry_at
         )
-        context.counters["fetch_failures"] += 1
+        context.counters.add("fetch_failures")
         context.tracer.nothing_fetched(topic.canonical, trace_id, str(failure))
-        event(
-            _log,
-            "fetch failed",
-            topic=masked_topic(topic.canonical),
-            reason=str(failure),
-            retry_at=retry_at,
-        )
+        told = masked_topic(topic.canonical)
+        _log.info(LogEvent("fetch.failed", topic=told, reason=failure, retry_at=retry_at))
         await self.fetched(topic, None, False, str(failure))
 
     async def _record(
@@ -356,9 +365,8 @@ class Intake:
         *,
         position: Position | None = None,
         found: Fetched | None = None,
+        recheck_at: float | None = None,
     ) -> Recorded | None:
-        context, settings = self._context, self._context.settings
-        latest_only = origin.superseding and not is_web(identify(topic.canonical))
         new = NewUpdate(
             topic.id,
             origin,
@@ -373,7 +381,17 @@ class Intake:
             etag=found.etag if found else None,
             last_modified=found.last_modified if found else None,
             fetched_serial=topic.ping_serial if found else None,
+            recheck_at=recheck_at,
         )
+        # Whoever waits for it may go: what is recorded is announced all the same, in its order.
+        # Streams would skip it otherwise, whose readers resume after a later one.
+        return await asyncio.shield(self._commit(topic, new, found))
+
+    async def _commit(
+        self, topic: TopicRecord, new: NewUpdate, found: Fetched | None
+    ) -> Recorded | None:
+        context, settings = self._context, self._context.settings
+        latest_only = new.origin.superseding and not is_web(identify(topic.canonical))
         recorded = await context.store.record(
             new,
             context.clock(),
@@ -383,14 +401,17 @@ class Intake:
         )
         if recorded is None:
             return None
-        context.counters["updates"] += 1
-        context.counters["superseded"] += recorded.superseded
-        context.counters["overflowed"] += recorded.overflowed
+        context.counters.add("updates")
+        context.counters.add("superseded", recorded.superseded)
+        context.counters.add("overflowed", recorded.overflowed)
         if found is not None:
             context.tracer.fetched(recorded.update)
-        event(
-            _log, "update", topic=masked_topic(topic.canonical), origin=origin, trace_id=trace_id,
-            position=str(recorded.update.position), deliveries=recorded.deliveries,
+        _log.info(
+            LogEvent(
+                "update.recorded", topic=masked_topic(topic.canonical), origin=new.origin,
+                position=recorded.update.position, deliveries=recorded.deliveries,
+                trace_id=new.trace_id,
+            )
         )  # fmt: skip
         self._recorded(recorded)
         return recorded
@@ -412,8 +433,13 @@ class Intake:
                 if await self._context.store.poll(every, self._context.clock(), traces):
                     self._wake.set()
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
             await asyncio.sleep(min(every / 4, 10.0))
+
+
+def _is_first(topic: TopicRecord) -> bool:
+    """Whether the fetch that is due is the first for its ping, and no recheck."""
+    return topic.ping_serial > topic.fetched_serial
 
 
 def _trace_id() -> str:

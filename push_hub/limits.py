@@ -128,3 +128,63 @@ class HostSlots:
 
     def _start(self) -> int:
         return max(1, self._most // 4)
+
+
+class Probes:
+    """When hosts whose subscriptions rest after failures may be tried before their time.
+
+    An update for a resting subscription asks for one probe of its host. It is made at once, or as
+    soon as the last failure at the host is `every` seconds ago; what the host asked for with
+    Retry-After is waited for. A subscription that recovers shows that the host answers again: two
+    more of the host are probed, each of which may bring two more.
+    """
+
+    def __init__(self, every: float, max_hosts: int = MAX_KEYS) -> None:
+        self._every = every
+        self._max_hosts = max_hosts
+        self._wanted: dict[str, int] = {}
+        """Lanes to probe, by host."""
+        self._failed: OrderedDict[str, float] = OrderedDict()
+        """When the host last failed, or was probed."""
+        self._asked: OrderedDict[str, float] = OrderedDict()
+        """Until when the host asked to be left alone."""
+
+    def want(self, host: str) -> None:
+        """There is an update for a resting subscription of the host."""
+        if len(self._wanted) < self._max_hosts:
+            self._wanted.setdefault(host, 1)
+
+    def failed(self, host: str, at: float, asked: float | None = None) -> None:
+        """An attempt failed; the host asked for so many seconds."""
+        self._note(self._failed, host, at)
+        if asked is not None:
+            self._note(self._asked, host, at + asked)
+
+    def recovered(self, host: str) -> None:
+        """An attempt at a subscription succeeded that had failed before."""
+        self._failed.pop(host, None)
+        if len(self._wanted) < self._max_hosts or host in self._wanted:
+            self._wanted[host] = self._wanted.get(host, 0) + 2
+
+    def take(self, now: float) -> dict[str, int]:
+        """How many lanes of which hosts are to be probed now."""
+        due = {host: n for host, n in self._wanted.items() if self._due(host) <= now}
+        for host in due:
+            del self._wanted[host]
+            self._note(self._failed, host, now)
+        return due
+
+    @property
+    def next(self) -> float | None:
+        """When the earliest is to be made."""
+        return min(map(self._due, self._wanted), default=None)
+
+    def _due(self, host: str) -> float:
+        since = self._failed.get(host)
+        earliest = 0.0 if since is None else since + self._every
+        return max(earliest, self._asked.get(host, 0.0))
+
+    def _note(self, times: OrderedDict[str, float], host: str, at: float) -> None:
+        times[host] = max(at, times.pop(host, at))
+        if len(times) > self._max_hosts:
+            times.popitem(last=False)

@@ -1,7 +1,8 @@
-"""Structured logs: one JSON object a line, with a time, a level, the part that speaks and an event.
+"""Logs of a process, as text or JSON: a time, a level, the part that speaks, an event, its fields.
 
-`event` writes one with fields. Callbacks are written masked: their paths are often all that
-protects them. Secrets, tokens and bodies are never among the fields.
+`log_to` sets them up, for `psph hub` and `psph serve` alike. What is logged is a `LogEvent`.
+Callbacks are written masked: their paths are often all that protects them. Secrets, tokens and
+bodies are never among the fields.
 """
 
 from __future__ import annotations
@@ -13,40 +14,57 @@ import os
 import queue
 import threading
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Final, TextIO
 
-_FIELDS = "psph_fields"
+from traces import LogEvent
+
 _FLUSH = 2.0
 """Seconds that the end of the process waits for its log."""
+
+LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class JsonLines(logging.Formatter):
     """One object for each record; a line end in a value is escaped, so nobody forges a line."""
 
     def format(self, record: logging.LogRecord) -> str:
+        said = record.msg
         line: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "time": _time(record),
             "level": record.levelname.lower(),
             "part": record.name,
-            "event": record.getMessage(),
+            "event": said.name if isinstance(said, LogEvent) else record.getMessage(),
         }
-        fields = getattr(record, _FIELDS, None)
-        if fields:
-            line |= fields
+        if isinstance(said, LogEvent):
+            line |= {key: said.fields[key] for key in said.fields if key not in line}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
 
 
-def event(log: logging.Logger, name: str, level: int = logging.INFO, **fields: object) -> None:
-    """Log an event with fields; those that are None are left out."""
-    if log.isEnabledFor(level):
-        told = {key: value for key, value in fields.items() if value is not None}
-        log.log(level, name, extra={_FIELDS: told})
+class TextLines(logging.Formatter):
+    """One line for each record, fields as key=value; the lines of a traceback are set in."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = record.getMessage()
+        if not isinstance(record.msg, LogEvent):
+            said = said.encode("unicode_escape").decode() if not said.isprintable() else said
+        line = f"{_time(record)} {record.levelname.lower()} {record.name} {said}"
+        if record.exc_info:
+            traceback = self.formatException(record.exc_info)
+            line += "".join(f"\n  {each}" for each in traceback.splitlines())
+        return line
+
+
+FORMATS: Final = {"text": TextLines, "json": JsonLines}
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
 
 
 class Background(logging.Handler):
-    """Writes in a thread of its own: whoever reads the log, or does not, never stops the hub.
+    """Writes in a thread of its own: whoever reads the log, or does not, never stops the process.
 
     Lines beyond `most` that wait are dropped, and a line says how many.
     """
@@ -56,7 +74,7 @@ class Background(logging.Handler):
         self._stream = stream
         self._lines: queue.Queue[str | threading.Event | None] = queue.Queue(most)
         self._dropped = 0
-        self._thread = threading.Thread(target=self._write_all, name="hub log", daemon=True)
+        self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -88,7 +106,7 @@ class Background(logging.Handler):
                 continue
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0
-                line += "\n" + json.dumps({"event": "log lines dropped", "count": dropped})
+                line += "\n" + self.format(_record(LogEvent("log.dropped", lines=dropped)))
             try:
                 _write(self._stream, f"{line}\n")
             except (OSError, ValueError):
@@ -107,9 +125,13 @@ def _write(stream: TextIO, text: str) -> None:
         data = data[os.write(handle, data) :]
 
 
-def log_to(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
-    """Make every logger of the process write such lines."""
+def _record(said: LogEvent) -> logging.LogRecord:
+    return logging.LogRecord(__name__, logging.WARNING, __file__, 0, said, None, None)
+
+
+def log_to(stream: TextIO, level: str = "info", style: str = "text") -> logging.Handler:
+    """Make every logger of the process write lines of this level or above, in one of `FORMATS`."""
     handler = Background(stream)
-    handler.setFormatter(JsonLines())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    handler.setFormatter(FORMATS[style]())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     return handler

@@ -53,9 +53,9 @@ async def get_topic(request: web.Request) -> web.Response:
         headers = {"Retry-After": str(_RETRY_AFTER), "Cache-Control": "no-store"}
         return web.Response(status=504, text=text, headers=headers)
     latest = (await hub.store.versions(record.id, 2))[:2]
-    hub.counters["reads"] += 1
+    hub.counters.add("reads")
     if latest and _has(request, latest):
-        hub.counters["reads_unchanged"] += 1
+        hub.counters.add("reads_unchanged")
         return web.Response(status=304, headers=_headers(hub, rest, latest[0]))
     update = await hub.store.latest(record.id)
     assert update is not None  # the latest is never forgotten

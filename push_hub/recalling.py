@@ -101,7 +101,7 @@ class Recalling:
         recalled = self._bounded(between(found, after, end))
         if not recalled:
             return Recall(own)
-        self._context.counters["recalled"] += len(recalled)
+        self._context.counters.add("recalled", len(recalled))
         now = self._context.clock()
         texts = await asyncio.to_thread(_entries, recalled)
         return Recall(

@@ -72,10 +72,13 @@ class Recent:
         self._order: deque[tuple[int, int]] = deque()
         """The topic and number of each that was added, kept still or not."""
         self.bytes = 0
+        self.last_seq = 0
+        """The number of the update last added, or recorded before the first was."""
 
     def add(self, update: Update) -> Remembered:
         """An update was recorded."""
         made = Remembered(update)
+        self.last_seq = max(self.last_seq, update.seq)
         topic = self._topics.get(update.topic_id)
         if topic is not None and next(reversed(topic.kept)) >= update.seq:
             # Something is out of order: nobody is to go on in what may have a hole.

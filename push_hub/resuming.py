@@ -6,23 +6,32 @@ them is sent from the history. What it has not, and what left the history, is as
 that the numbering is another one than the reader knew: a new epoch of a publisher, or another
 publisher, where nothing is known here of those that the reader has followed.
 
-Nothing is sent twice that the reader said it has, and nothing of one publisher out of order.
+Or it comes with a cursor of this hub's log: it has everything of all its topics up to a number.
+Which Positions these are is in the history, except where later updates of a publisher have left it:
+that is a `gap`. A cursor of another log says nothing: each topic has a `reset`. What was asked for
+elsewhere is in no log, so its event has no cursor and may come again.
+
+Nothing is sent twice that the reader said it has, and nothing of one publisher out of order. The
+cursor of an event says that everything before it in the log, of any topic of the stream, was sent
+or is known to be lost. So topics are read together and sent in the order of the log, and what left
+the history is spoken of before anything later is sent, be it of another topic.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from heapq import merge
 from operator import attrgetter
 
 from identifiers import Position, PublisherId, Topic
 from push_hub.context import Context
+from push_hub.cursor import Cursor, Log
 from push_hub.event_stream import Event, notice_event
 from push_hub.recalling import Recalling
 from push_hub.recent import Recent, Remembered
-from push_hub.store.records import Update
+from push_hub.store.records import Forgotten, LogPlace, Update
 
 _PAGE = 256
 _PAGE_BYTES = 256 << 10
@@ -49,25 +58,30 @@ class Start:
 
 
 class Resumption:
-    """The memory of one stream. `shared`: one Position was given for several topics, and may mean
-    any of them."""
+    """The memory of one stream. `since` is the id of the last event that its reader had."""
 
     def __init__(
         self,
         context: Context,
         recalling: Recalling,
         recent: Recent,
+        log: Log,
         starts: Sequence[Start],
         *,
         whole: bool,
-        shared: bool,
+        since: str | None,
     ) -> None:
         self._context = context
         self._recalling = recalling
         self._recent = recent
         self._starts = {each.topic_id: each for each in starts}
         self._whole = whole
-        self._shared = shared and len(starts) > 1
+        self._log = log
+        self._since = since
+        self._foreign = False
+        """Whether the reader has versions of publishers that this hub's log does not name."""
+        self._unknown = False
+        """Whether `since` is of another log."""
         self._read: dict[int, int] = {}
         """By topic: the update up to which the history was read and sent."""
         self._last: dict[tuple[int, PublisherId], Position] = {}
@@ -78,16 +92,21 @@ class Resumption:
 
     async def catch_up(self) -> AsyncIterator[list[Event]]:
         """What was recorded since the reader's Positions, or the current versions."""
-        resume = await self._find_shared() if self._shared else {}
+        resume = await self._resume_log()
         if not resume:
             for start in self._starts.values():
                 said = [event async for event in self._begin(start, resume)]
                 if said:
                     yield said
-        if not resume:
-            return
         at = min(resume.values())
-        while page := await self._page(resume, at):
+        while True:
+            page, forgotten = await self._page(resume, at)
+            for lost in forgotten:
+                said = [event async for event in self._tell(lost, resume[lost.topic_id])]
+                if said:
+                    yield said
+            if not page:
+                return
             events: list[Event] = []
             size = 0
             for each in page:
@@ -114,8 +133,11 @@ class Resumption:
             if events:
                 yield events
 
-    async def _page(self, resume: dict[int, int], at: int) -> Iterable[Remembered]:
-        """What follows number `at` in any of the topics: from memory, if all of it is there."""
+    async def _page(
+        self, resume: dict[int, int], at: int
+    ) -> tuple[Sequence[Remembered], Sequence[Forgotten]]:
+        """What follows number `at` in any of the topics, and what would have but left the history.
+        From memory, if all of it is there."""
         found = []
         for topic_id, after in resume.items():
             newer = self._recent.after(topic_id, max(at, after))
@@ -123,9 +145,59 @@ class Resumption:
                 break
             found.append(newer)
         else:
-            return found[0] if len(found) == 1 else list(merge(*found, key=_seq))
-        page = await self._context.store.history(list(resume), at, _PAGE, _PAGE_BYTES)
-        return list(map(Remembered, page))
+            return (found[0] if len(found) == 1 else list(merge(*found, key=_seq))), ()
+        page, forgotten = await self._context.store.log_page(list(resume), at, _PAGE, _PAGE_BYTES)
+        return list(map(Remembered, page)), forgotten
+
+    async def _tell(self, lost: Forgotten, resume: int) -> AsyncIterator[Event]:
+        """What left the history, if the reader lacks it: what can be had of it, and a notice of
+        what cannot. Number `resume` of the log is where the reader was in the topic."""
+        start, publisher = self._starts[lost.topic_id], lost.position.publisher
+        key = (lost.topic_id, publisher)
+        last = self._last.get(key)
+        # Without a Position it had what the log had of this publisher, if it is known how far; a
+        # reader that has only begun lacks nothing.
+        resumed = bool(start.after) or self._since is not None
+        lacks = resumed and 0 < resume < lost.seq if last is None else last < lost.position
+        if not lacks:
+            return
+        store = self._context.store
+        newer = await store.backlog(lost.topic_id, publisher, lost.position, 1)
+        resumes = newer[0].position if newer else None
+        if last is not None:
+            same = resumes is not None and resumes.epoch == last.epoch
+            async for event in self._recalled(start, last, resumes if same else None):
+                yield event
+            last = self._last[key]
+            if last >= lost.position:
+                return
+        if resumes is None:
+            self._last[key] = lost.position
+            resumes = await self._next(lost.topic_id, resume)
+        elif resumes.version > 1:
+            self._last[key] = Position(publisher, resumes.epoch, resumes.version - 1)
+        else:
+            self._last.pop(key, None)
+        if last is None and self._since is None and start.after:
+            last = start.after[-1]
+        if last is not None and resumes is not None and resumes.directly_follows(last):
+            return
+        goes_on = (
+            last is None
+            or resumes is None
+            or (last.publisher, last.epoch) == (resumes.publisher, resumes.epoch)
+        )
+        yield notice_event("gap" if goes_on else "reset", start.spelling, last, resumes)
+
+    async def _next(self, topic_id: int, seq: int) -> Position | None:
+        """What the history of a topic has next after a number, or last."""
+        newer = await self._context.store.history([topic_id], seq, 1)
+        latest = newer[0] if newer else await self._context.store.latest(topic_id)
+        return None if latest is None else latest.position
+
+    def cursor(self, seq: int) -> str:
+        """The id of the event of an update with this number."""
+        return self._log.write(Cursor(seq, self._foreign))
 
     async def base(self, topic_id: int) -> tuple[Position, ...]:
         """After `catch_up`: where the reader is, of each publisher; nothing when this hub has
@@ -147,21 +219,48 @@ class Resumption:
         async for event in self._send(queued):
             yield event
 
-    async def _find_shared(self) -> dict[int, int]:
-        """The earliest update that the one Position can mean, for all topics; empty, if none."""
-        store = self._context.store
-        found = [
-            seq
-            for start in self._starts.values()
-            for position in start.after
-            if (seq := await store.find(start.topic_id, position)) is not None
-        ]
-        return dict.fromkeys(self._starts, min(found)) if found else {}
+    async def _resume_log(self) -> dict[int, int]:
+        """By topic, the update after which it is read from the history: of all the one that the
+        reader had last. Empty when it named none, or one of another log."""
+        if self._since is None:
+            return {}
+        cursor = self._log.read(self._since)
+        places = None
+        if cursor is not None and not (
+            cursor.with_after and not any(each.after for each in self._starts.values())
+        ):
+            places = await self._context.store.log_places(list(self._starts), cursor.seq)
+        if cursor is None or places is None:
+            for topic_id, start in self._starts.items():
+                self._starts[topic_id] = replace(start, after=(), last=max(1, start.last))
+            self._unknown = True
+            return {}
+        for topic_id, start in self._starts.items():
+            self._place_at(start, places[topic_id])
+        return dict.fromkeys(self._starts, cursor.seq)
+
+    def _place_at(self, start: Start, place: LogPlace) -> None:
+        """The reader has all that the log had of the topic, and what it began with."""
+        topic_id = start.topic_id
+        at = {each.publisher: each for each in place.positions}
+        self._foreign |= any(
+            each.publisher not in at and each.publisher not in place.pruned for each in start.after
+        )
+        for each in start.after:
+            if each.publisher not in place.pruned and at.get(each.publisher, each) <= each:
+                at[each.publisher] = each
+        for publisher, position in at.items():
+            self._last[topic_id, publisher] = position
+        if place.positions or place.pruned:
+            self._recorded.add(topic_id)
+        elif start.after:
+            self._unsettled[topic_id] = start.after
 
     async def _begin(self, start: Start, resume: dict[int, int]) -> AsyncIterator[Event]:
-        """Notes in `resume` after which update the topic is read from the history, if it has one;
-        yields what comes before that."""
+        """Notes in `resume` after which update the topic is read from the history; yields what
+        comes before that."""
         store, topic_id = self._context.store, start.topic_id
+        recorded = self._recent.last_seq
         for each in start.after:
             self._last[topic_id, each.publisher] = each
         known = self._recent.place(topic_id, start.after)
@@ -175,11 +274,21 @@ class Resumption:
         else:
             if start.after:
                 self._unsettled[topic_id] = start.after
+                self._foreign = True
+            # Nothing was recorded up to there; what is now comes in its order among the others.
+            resume[topic_id] = recorded
+            if self._unknown:
+                yield notice_event("reset", start.spelling, None, None)
             return
         if not start.after:
-            resume[topic_id] = await self._before_last(latest, start.last)
+            before = resume[topic_id] = await self._before_last(latest, start.last)
+            if self._unknown:
+                first = await self._next(topic_id, before)
+                yield notice_event("reset", start.spelling, None, first)
             return
         highest = {each.publisher: each for each in await store.positions(topic_id)}
+        unknown = [each for each in start.after if each.publisher not in highest]
+        self._foreign |= bool(unknown)
         places = []
         for each in start.after:
             place = await self._place(topic_id, each, highest.get(each.publisher))
@@ -189,7 +298,6 @@ class Resumption:
             # Should more come of publishers that are not known here, their gaps show then.
             resume[topic_id] = min(places)
             return
-        unknown = [each for each in start.after if each.publisher not in highest]
         heard = False
         async for event in self._unheard_of(start, unknown):
             heard = True
@@ -198,13 +306,13 @@ class Resumption:
             resume[topic_id] = 0
             return
         before = await self._before_last(latest, max(1, start.last))
-        first = [*await store.history([topic_id], before, 1), latest][0]
+        first = await self._next(topic_id, before)
         resume[topic_id] = before
         for each in start.after:
             if each.publisher in highest:
                 # It numbers in a higher epoch: said now, and not again.
                 del self._last[topic_id, each.publisher]
-        yield notice_event("reset", start.spelling, start.after[-1], first.position)
+        yield notice_event("reset", start.spelling, start.after[-1], first)
 
     async def _before_last(self, latest: Update, count: int) -> int:
         """The number before those of a topic's last so many updates."""

@@ -48,6 +48,9 @@ class HubSettings:
     admin_token: str = field(default="", repr=False)
     """Who bears it sees whole callbacks in the diagnostics; empty: nobody."""
 
+    public_metrics: bool = False
+    """Whether /metrics is served beside /hub, to everybody; the admin port always has it."""
+
     leases: LeaseBounds = field(default_factory=LeaseBounds)
     delivery_retries: RetrySchedule = field(default_factory=RetrySchedule)
     fetch_retries: RetrySchedule = _FETCH_RETRIES
@@ -61,6 +64,10 @@ class HubSettings:
     """Of a topic, before and after decompression."""
     max_form: int = 256 << 10
     max_redirects: int = 5
+
+    probe_every: float = 60.0
+    """Least seconds between two probes of a callback host: attempts that an update leads to before
+    the time of the next retry."""
 
     deliveries_at_once: int = 256
     deliveries_per_host: int = 64

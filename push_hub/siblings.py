@@ -15,6 +15,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from push_hub.following import is_own
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +79,8 @@ class KnownSiblings:
                 said = await self._ask()
         except Exception as error:
             self._rests_until = time.monotonic() + _REST
-            _log.warning("which other hubs there are cannot be known: %s", error or "no answer")
+            reason = str(error) or "no answer in time"
+            _log.warning(LogEvent("siblings.lookup_failed", reason=reason))
             return self._known
         bases = dict.fromkeys(base for each in said if (base := base_url(each)) is not None)
         others = [each for each in bases if not is_own(each, self._own)]

@@ -44,13 +44,12 @@ from push_hub.errors import HubError, Refused, StoreError
 from push_hub.fetching import passable_type
 from push_hub.following import Way
 from push_hub.guide import Guiding
-from push_hub.logs import event
 from push_hub.masking import masked_topic
 from push_hub.naming import is_web
 from push_hub.news import digest_of
 from push_hub.retries import RetrySchedule
 from push_hub.stream_events import StreamBase, StreamEvent, StreamUpdate
-from traces import TRACE_ID_BYTES, new_trace_id
+from traces import TRACE_ID_BYTES, LogEvent, new_trace_id
 
 if TYPE_CHECKING:
     from push_hub.hub import Hub
@@ -417,7 +416,7 @@ class StreamCarrier:
                 known = await self._hub.positions(topic.topic)
                 break
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
                 await asyncio.sleep(_STORE_PAUSE_S)
         own = self._hub.store.identity.publisher
         found = tuple(each for each in known if each.publisher != own)
@@ -432,7 +431,7 @@ class StreamCarrier:
 
     def _said(self, stream: _Stream, words: str) -> None:
         stream.trouble = words
-        event(_log, "stream", words=words, topics=len(stream.topics))
+        _log.info(LogEvent("stream.changed", reason=words, topics=len(stream.topics)))
 
     def _on_connected(self, stream: _Stream, hub: str) -> None:
         stream.hub = hub
@@ -442,7 +441,7 @@ class StreamCarrier:
     def _on_disconnected(self, stream: _Stream, hub: str) -> None:
         if stream.hub is not None:
             stream.hub = None
-            self._hub.counters["upstream_broken"] += 1
+            self._hub.counters.add("upstream_broken")
         self._guiding.failed(hub)
 
     def _on_refused(self, stream: _Stream, words: str) -> None:
@@ -468,9 +467,11 @@ class StreamCarrier:
         elif isinstance(said, StreamUpdate):
             await self._record(topic, said)
         else:
-            event(
-                _log, "versions missing", logging.WARNING, topic=masked_topic(said.topic),
-                after=str(said.after), resumes=str(said.resumes),
+            _log.warning(
+                LogEvent(
+                    "versions.missing", topic=masked_topic(said.topic), after=said.after,
+                    resumes=said.resumes,
+                )
             )  # fmt: skip
 
     def _on_base(self, stream: _Stream, topic: _Topic) -> None:
@@ -492,7 +493,8 @@ class StreamCarrier:
         if position.publisher == store.identity.publisher:
             return  # numbered here, and come back
         if max(position.epoch, position.version) >= 1 << 63:
-            _log.error("a version cannot be recorded: no hub numbers as far as %s", position)
+            reason = "no hub numbers as far"
+            _log.error(LogEvent("update.refused", position=position, reason=reason))
             return
         while True:
             try:
@@ -510,10 +512,10 @@ class StreamCarrier:
                 )  # fmt: skip
                 return
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
                 await asyncio.sleep(_STORE_PAUSE_S)
             except Exception:
-                _log.exception("the version %s cannot be recorded", position)
+                _log.exception(LogEvent("update.failed", position=position))
                 return
 
     def _merge_soon(self) -> None:
@@ -559,7 +561,7 @@ class StreamCarrier:
                     await self._check()
                     check_at = time() + every
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
 
     # Pings
 
@@ -585,7 +587,7 @@ class StreamCarrier:
                 if self.brings(topic) is None:
                     await self._hub.ping((topic,))
         except HubError as error:
-            _log.error("a ping of %s is lost: %s", masked_topic(canonical), error)
+            _log.error(LogEvent("ping.lost", topic=masked_topic(canonical), reason=error))
         finally:
             del self._pings[canonical]
 
@@ -607,5 +609,5 @@ class StreamCarrier:
                 words = f"it answered {answer.status}"
         except (aiohttp.ClientError, OSError, ValueError) as error:
             words = reason_of(error)
-        _log.warning("the hub %s does not take a ping: %s", hub, words)
+        _log.warning(LogEvent("ping.refused", hub=hub, reason=words))
         return False

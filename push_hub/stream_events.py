@@ -73,7 +73,8 @@ class _Base(msgspec.Struct):
 
 
 def read_stream_event(event: ReadEvent) -> StreamEvent | None:
-    """What an event says; None for kinds that are not known. BadEvent when it makes no sense."""
+    """What an event says; None for kinds that are not known. BadEvent when it makes no sense, as do
+    notices without Positions, which only those get who resume with the id of an event."""
     try:
         if event.kind == "message":
             update = msgspec.json.decode(event.data, type=_Update)

@@ -1,4 +1,9 @@
-"""/stream: Server-Sent Events for browsers, and for programs that go on at another hub."""
+"""/stream: Server-Sent Events for browsers, and for programs that go on at another hub.
+
+A browser that lost its stream repeats the URL it began with, `after` included, and says in
+Last-Event-ID how far it came: a cursor of this hub's log. One that is not of this log, or is no
+cursor at all, is no error: the reader gets a `reset` for each topic.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from aiohttp import web
 
 from identifiers import InvalidPosition, Position, PublisherId
 from push_hub.errors import BadRequest, Refused
-from push_hub.event_stream import HEARTBEAT, alive_event, base_event
+from push_hub.event_stream import HEARTBEAT, RETRY, alive_event, base_event
 from push_hub.hub import Hub
 from push_hub.keys import HUB
 from push_hub.requests import web_topic
@@ -37,10 +42,11 @@ async def get_stream(request: web.Request) -> web.StreamResponse:
     if not topics or len(topics) > hub.settings.topics_per_stream:
         raise BadRequest(f"name from 1 to {hub.settings.topics_per_stream} topics to stream")
     after = _after(request)
-    if len(after) not in (0, 1, len(topics)):
-        raise BadRequest("give `after` once, or once for each topic")
+    if len(after) not in (0, len(topics)):
+        raise BadRequest("give `after` once for each topic, in their order, or not at all")
+    since = request.headers.get("Last-Event-ID") or None
     name, based = f"stream {request.remote}", request.query.get("base") == "event"
-    places = after * len(topics) if len(after) == 1 else after or [()] * len(topics)
+    places = after or [()] * len(topics)
     admission = None
     if based:
         # Somebody who counts versions: the base is only true once the topic's own hub has answered.
@@ -49,7 +55,7 @@ async def get_stream(request: web.Request) -> web.StreamResponse:
             *(hub.context.carrying.admit(each, name) for each in topics.values())
         )
         admission.add_done_callback(_retrieved)
-        if not hub.streams.are_recent(list(topics.values()), places):
+        if since is not None or not hub.streams.are_recent(list(topics.values()), places):
             await admission
     try:
         stream = await hub.streams.open(
@@ -58,7 +64,7 @@ async def get_stream(request: web.Request) -> web.StreamResponse:
             name,
             last=_last(request, hub.settings.history, based),
             whole=_whole(request.query.get("content", "")),
-            shared=len(after) == 1,
+            since=since,
         )
     except BaseException:
         if admission is not None:
@@ -86,13 +92,15 @@ async def _send(
         await response.prepare(request)
         audible = request.query.get("heartbeat") == "event"
         heartbeat = alive_event(hub.settings.heartbeat) if audible else HEARTBEAT
-        await response.write(b"retry: 3000\n\n" + (heartbeat if audible else b""))
+        await response.write(RETRY + heartbeat)
         if admission is not None:
             admission.add_done_callback(lambda _: stream.wake())
         caught_up = False
         async for batch in stream.batches():
-            said = [event.data for event in batch] or [heartbeat]
+            said = [part for event in batch for part in (stream.id_line(event), event.data)]
+            said = said or [heartbeat]
             at_once = bool(batch) and batch[-1].caught_up
+            live = caught_up
             caught_up = caught_up or at_once
             # Otherwise after all that was recorded while it was under way.
             told = caught_up and (at_once or not batch)
@@ -103,7 +111,11 @@ async def _send(
             await response.write(b"".join(said))
             for event in batch:
                 if event.update is not None:
-                    hub.counters["browser_events"] += 1
+                    hub.counters.add("browser_events")
+                    if live:  # what a reader missed earlier says nothing about the way here
+                        hub.context.metrics.journeys.delivered(
+                            event.update.trace_id, "stream", hub.context.clock()
+                        )
                     hub.context.tracer.browser_sent(event.update, stream.name)
     except (ConnectionError, TimeoutError):
         pass  # the browser left
@@ -123,11 +135,9 @@ def _retrieved(admission: asyncio.Future[list[None]]) -> None:
 
 
 def _after(request: web.Request) -> list[tuple[Position, ...] | None]:
-    """The Positions to resume after, from Last-Event-ID or each `after`, which may have several;
-    None where it is `now`."""
-    # The header first: a browser that reconnects sends the URL it began with.
-    header = request.headers.get("Last-Event-ID")
-    texts = [header] if header else request.query.getall("after", [])
+    """The Positions to resume after, from each `after`, which may have several; None where it is
+    `now`."""
+    texts = request.query.getall("after", [])
     return [None if text == NOW else positions_of(text) for text in texts]
 
 

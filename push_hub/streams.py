@@ -1,9 +1,9 @@
 """From a recorded update to browsers: Server-Sent Events, many topics in one stream.
 
-An event's id is the Position of its update, so Last-Event-ID and `after` resume (`resuming`), at
-this hub or another one. Positions count per topic; a stream of several topics that resumes with one
-id does so at the earliest update the id can mean, so an event may come twice but none is left out,
-and a client that keeps a Position for each topic sees which.
+A stream resumes (`resuming`) after the Positions given for each topic, at this hub or another one;
+or after the id of its last event, a cursor of this hub's log (`cursor`) that is good for all its
+topics. For that, the events of a stream come in the order in which their updates were recorded: an
+update that came after a later one would be skipped by those who resume between the two.
 
 A browser that reads too slowly is dropped: it comes back and resumes. The hub never waits for it.
 """
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from identifiers import Position, Topic
 from push_hub.context import Context
+from push_hub.cursor import Log
 from push_hub.errors import Refused
 from push_hub.event_stream import Event, caught_up_event
 from push_hub.recalling import Recalling
@@ -43,8 +44,13 @@ class Streams:
         self._closed = False
         self._recalling = Recalling(context)
         self._recent = Recent(context.settings.history)
+        self._log = Log(context.store.identity)
         self.opened: Callable[[], object] = lambda: None
         """Called when somebody begins to watch."""
+
+    async def start(self) -> None:
+        """Before anything is recorded."""
+        self._recent.last_seq = await self._context.store.last_seq()
 
     def __len__(self) -> int:
         return self._count
@@ -65,13 +71,13 @@ class Streams:
         *,
         last: int = 1,
         whole: bool = False,
-        shared: bool = False,
+        since: str | None = None,
     ) -> Stream:
         """A stream of the topics, each from after the Positions given for it (one of each
         publisher), or with its `last` so many versions; where None is given, from now on.
 
-        `whole`: feeds are sent as they are and not as entries. `shared`: the one Position was
-        given for all topics together.
+        `whole`: feeds are sent as they are and not as entries. `since`: the id of the last event
+        that its reader had; the Positions are those it began with then.
         """
         for topic in topics:
             if not self._context.settings.serves_host(topic.host):
@@ -89,8 +95,9 @@ class Streams:
             for record, topic, positions in zip(records, topics, after, strict=True)
         ]
         resumption = Resumption(
-            self._context, self._recalling, self._recent, starts, whole=whole, shared=shared
-        )
+            self._context, self._recalling, self._recent, self._log, starts, whole=whole,
+            since=since,
+        )  # fmt: skip
         self._opened += 1
         stream = Stream(self._context, resumption, records, topics, name, whole)
         stream.reader = f"{name} {self._opened}"
@@ -187,7 +194,7 @@ class Stream:
         self._size += self._size_of(update)
         # One event larger than the buffer is let through when nothing else waits.
         if self._size > self._context.settings.stream_buffer and not self._queue.empty():
-            self._context.counters["streams_dropped"] += 1
+            self._context.counters.add("streams_dropped")
             self.reason = "the browser reads too slowly"
             self.end()
             self.abort()
@@ -200,6 +207,12 @@ class Stream:
             self.spellings[record.id]: await self._resumption.base(record.id)
             for record in self.records
         }
+
+    def id_line(self, event: Event) -> bytes:
+        """To be sent before the event; empty for one that is not in the hub's log."""
+        if event.update is None or not event.update.seq:
+            return b""
+        return f"id: {self._resumption.cursor(event.update.seq)}\n".encode()
 
     def end(self) -> None:
         """Nothing more will come."""

@@ -25,6 +25,7 @@ from push_hub.signatures import verified
 from push_hub.store.interface import SENT
 from push_hub.store.records import Origin, TopicRecord
 from push_hub.upstream_asking import Asking
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class Upstream:
                     searched = time.monotonic()
                     pause = max(tick, 20 * (searched - begun))
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
                 more = False
             await woken(self._wake, tick / 10 if more else tick)
 
@@ -221,7 +222,7 @@ class Upstream:
         seconds = int(lease) if lease.isascii() and lease.isdigit() and len(lease) < 12 else None
         confirmed = rules.confirmed(self._context.clock(), record, seconds, self._patience)
         await self._asking.put(confirmed, record.way)
-        self._context.counters["upstream_confirmed"] += 1
+        self._context.counters.add("upstream_confirmed")
         return challenge
 
     async def push(self, token: str, signature: str, body: bytes) -> bool:
@@ -231,10 +232,10 @@ class Upstream:
         if record is None or record.secret is None:
             return False
         if not verified(signature, record.secret, body):
-            self._context.counters["upstream_forged"] += 1
+            self._context.counters.add("upstream_forged")
             return True
         await store.pushed(record.topic_id, self._context.clock())
-        self._context.counters["upstream_pushes"] += 1
+        self._context.counters.add("upstream_pushes")
         self._announced.add(record.topic_id)
         await self._intake.look(record.topic_id, signalled=True)
         return True

@@ -14,8 +14,8 @@ from push_hub.connecting import exact_url, reason_of
 from push_hub.context import Context, Tasks
 from push_hub.following import Following, Patience, Way
 from push_hub.limits import RateLimit
-from push_hub.logs import event
 from push_hub.settings import Rate
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Asking:
             host = exact_url(asked.hub or "").host or ""
             if self._rate.take(host, self._context.clock()):
                 raise _AskedTooOften
-            self._context.counters["upstream_requests"] += 1
+            self._context.counters.add("upstream_requests")
             async with (
                 self._slots,
                 self._session.post(
@@ -97,13 +97,15 @@ class Asking:
         now = self._context.clock()
         failed = rules.polled(now, record, reason, self._patience, hub_failed=True)
         await self.put(failed, record.way)
-        self._context.counters["upstream_failures"] += 1
+        self._context.counters.add("upstream_failures")
 
     async def put(self, record: Following, before: Way | None = None) -> None:
         """Keep it; a change from the way `before` is worth a line in the log."""
         await self._context.store.follow(record)
         if before is not None and before is not record.way:
-            event(
-                _log, "following", topic_id=record.topic_id, way=record.way, hub=record.hub,
-                reason=record.reason,
+            _log.info(
+                LogEvent(
+                    "topic.followed", topic_id=record.topic_id, way=record.way, hub=record.hub,
+                    reason=record.reason,
+                )
             )  # fmt: skip

@@ -25,9 +25,9 @@ from push_hub.context import Context, Tasks
 from push_hub.errors import Busy, Refused, StoreError
 from push_hub.lifecycle import RECEIVING
 from push_hub.limits import RateLimit
-from push_hub.logs import event
 from push_hub.masking import masked_callback, masked_topic
 from push_hub.store.records import SubscriptionRecord, Verification
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Verifier:
         """Busy when too many requests for the callback's host wait for their verification."""
         most = self._context.settings.unverified_per_host
         if self._waiting[host_of(callback)] >= most:
-            self._context.counters["requests_limited"] += 1
+            self._context.counters.add("requests_limited")
             raise Busy(f"{most} requests for that callback's host wait to be verified: try later")
 
     def submit(self, verification: Verification) -> asyncio.Task[str | None]:
@@ -108,7 +108,7 @@ class Verifier:
             try:
                 return await work()
             except StoreError as error:
-                _log.error("%s", error)
+                _log.error(LogEvent("store.failed", reason=error))
                 await asyncio.sleep(_STORE_PAUSE)
 
     async def _admit(self, verification: Verification) -> str | None:
@@ -136,23 +136,23 @@ class Verifier:
             refused = await context.store.refuse(verification, reason, context.clock())
             if refused is not None and refused.state not in RECEIVING:
                 context.carrying.unsubscribed(refused.topic, refused.callback)
-            context.counters["verifications_failed"] += 1
-            self._told("not confirmed", verification, reason)
+            context.counters.add("verifications_failed")
+            self._told("subscription.refused", verification, reason)
             return
         record = await context.store.confirm(verification, asked_at)
-        context.counters["verifications_confirmed"] += 1
+        context.counters.add("verifications_confirmed")
         if record is None:
             return
         if verification.mode == "subscribe":
             context.tracer.subscribed(record.topic, record.callback)
             context.carrying.subscribed(record.topic, record.callback, record.expires_at)
-            self._told("subscribed", verification, None)
+            self._told("subscription.confirmed", verification, None)
         else:
             self.ended(record)
 
     def ended(self, record: SubscriptionRecord) -> None:
         """Note the end of a subscription."""
-        self._told("ended", record, record.reason)
+        self._told("subscription.ended", record, record.reason)
         self._context.tracer.unsubscribed(record.topic, record.callback, record.reason)
         self._context.carrying.unsubscribed(record.topic, record.callback)
 
@@ -160,7 +160,7 @@ class Verifier:
         self, what: str, which: Verification | SubscriptionRecord, reason: str | None
     ) -> None:
         callback, topic = masked_callback(which.callback), masked_topic(which.topic)
-        event(_log, what, topic=topic, callback=callback, reason=reason)
+        _log.info(LogEvent(what, topic=topic, callback=callback, reason=reason))
 
     async def _ask(self, verification: Verification) -> str | None:
         """None when the callback confirmed; otherwise what it did instead."""
@@ -205,15 +205,19 @@ class Verifier:
 
     async def _deny(self, url: str, callback: str) -> None:
         if self._rate.take(host_of(callback), self._context.clock()):
-            self._context.counters["denials_limited"] += 1
+            self._context.counters.add("denials_limited")
             return
-        self._context.counters["denials"] += 1
+        self._context.counters.add("denials")
         async with self._host_slot(callback), self._slots:
             try:
                 async with self._session.get(exact_url(url), allow_redirects=False):
                     pass
             except (aiohttp.ClientError, OSError, ValueError) as error:
-                _log.info("a denial did not arrive: %s", reason_of(error))
+                _log.info(
+                    LogEvent(
+                        "denial.failed", callback=masked_callback(callback), reason=reason_of(error)
+                    )
+                )
 
     def _host_slot(self, callback: str) -> asyncio.Semaphore:
         host = host_of(callback)

@@ -19,6 +19,7 @@ from bootstrap.registration.repeating import Repeated, Surroundings
 from bootstrap.registration.settings import RegistrarSettings
 from bootstrap.registration.states import ZoneState
 from bootstrap.registration.updating import update
+from traces import LogEvent
 
 
 class Keeper:
@@ -82,13 +83,13 @@ class Keeper:
                 zone = await self.dns_zone(connection)
                 await update(connection, zone, planning.leaving(self._settings(), self.domain))
         except BootstrapError as error:
-            self._around.log.warning("the record of %s stays: %s", self.domain, error)
+            self._around.log.warning(LogEvent("records.stay", domains=self.domain, reason=error))
         except Exception:
             # A fault of ours with one zone must not keep the others from being left.
-            self._around.log.exception("the record of %s stays because of a fault", self.domain)
+            self._around.log.exception(LogEvent("records.stay", domains=self.domain))
         else:
             self._registered = False
-            self._around.log.info("no longer registered for %s", self.domain)
+            self._around.log.info(LogEvent("records.removed", domain=self.domain))
 
     async def _attempt(self) -> float:
         settings = self._settings()
@@ -108,12 +109,15 @@ class Keeper:
                         f"{connection.name} took an update of {self.domain} and does not show it"
                     )
                 self._around.log.info(
-                    "registered %s for %s at %s", settings.target, self.domain, connection.name
-                )
+                    LogEvent(
+                        "records.added", target=settings.target, domain=self.domain,
+                        server=connection.name,
+                    )
+                )  # fmt: skip
         self._registered = True
         self.peers = planning.peers(settings, seen.proxies)
         for note in set(plan.notes) - set(self._notes):
-            self._around.log.warning("%s", note)
+            self._around.log.warning(LogEvent("records.noted", domain=self.domain, note=note))
         self._notes = plan.notes
         return settings.pause(seen.ttl or settings.ttl)
 

@@ -11,6 +11,7 @@ from bootstrap.registration.repeating import Repeated, Surroundings
 from bootstrap.registration.settings import RegistrarSettings
 from bootstrap.registration.states import LearningState
 from bootstrap.registration.transfer import transfer, zones_of
+from traces import LogEvent
 
 MOST_ZONES = 1_000
 """Zones that are registered for because of one transfer."""
@@ -61,11 +62,11 @@ class Learner:
         if hosts != self._hosts:
             zones = zones_of(self.origin, hosts)
             self._around.log.info(
-                "%s has %d hosts in %d zones", self.origin, len(hosts), len(zones)
+                LogEvent("zone.transferred", zone=self.origin, hosts=len(hosts), zones=len(zones))
             )
             if len(zones) > MOST_ZONES:
                 self._around.log.warning(
-                    "%s: registering for the first %d zones only", self.origin, MOST_ZONES
+                    LogEvent("zones.left_out", zone=self.origin, registered=MOST_ZONES)
                 )
             self._learned(self.origin, zones[:MOST_ZONES])
         self._serial, self._hosts = found.serial, hosts

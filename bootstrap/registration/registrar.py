@@ -18,6 +18,7 @@ from bootstrap.registration.settings import RegistrarSettings
 from bootstrap.registration.states import LearningState, ZoneState
 from bootstrap.registration.takeover import TakeOver
 from bootstrap.registration.transfer import learn_hosts
+from traces import LogEvent
 
 _CONNECTIONS = 8
 """To the name server at once."""
@@ -80,7 +81,7 @@ class Registrar:
         except TimeoutError:
             staying = [each.domain for each in self._keepers.values() if each.state.registered]
             self._around.log.warning(
-                "no time to remove the records of %s: they stay", ", ".join(staying)
+                LogEvent("records.stay", domains=", ".join(staying), reason="no time left")
             )
 
     @property

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from bootstrap.errors import BootstrapError
 from bootstrap.registration.backoff import Backoff
+from traces import LogEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,10 @@ class Repeated:
             return self._failed(str(error))
         except Exception as error:
             # A fault of ours must not end the attempts. Only its kind is shown to others.
-            log.exception("cannot %s because of a fault", self._what)
+            log.exception(LogEvent("registrar.failed", what=self._what))
             return self._failed(f"a fault of the registrar: {type(error).__name__}")
         if self.failures:
-            log.info("can %s again after %d failures", self._what, self.failures)
+            log.info(LogEvent("registrar.recovered", what=self._what, failures=self.failures))
         self.trouble, self.failures = None, 0
         self._success = self._around.clock()
         # Not always at the same time as the other PSPHs of the zone.
@@ -101,6 +102,6 @@ class Repeated:
         self.trouble = trouble
         pause = self._backoff.delay(self.failures, self._around.random())
         self._around.log.warning(
-            "cannot %s: %s; next attempt in %.1f s", self._what, trouble, pause
+            LogEvent("registrar.failed", what=self._what, reason=trouble, retry_s=round(pause, 1))
         )
         return pause

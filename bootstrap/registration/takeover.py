@@ -19,6 +19,7 @@ from bootstrap.registration.keeper import Keeper, peer_text
 from bootstrap.registration.liveness import FEWEST, Liveness
 from bootstrap.registration.repeating import Surroundings
 from bootstrap.registration.updating import ChangedMeanwhile, update
+from traces import LogEvent
 
 MOST_PEERS = 64
 _LONGEST_INTERVAL = 30.0
@@ -47,9 +48,9 @@ class TakeOver:
             try:
                 await self._look()
             except BootstrapError as error:
-                log.info("peers of %s stay registered: %s", self._keeper.domain, error)
+                log.info(LogEvent("peers.stay", domain=self._keeper.domain, reason=error))
             except Exception:
-                log.exception("looking at the peers of %s failed", self._keeper.domain)
+                log.exception(LogEvent("takeover.failed", domain=self._keeper.domain))
 
     async def _look(self) -> None:
         peers = self._keeper.peers[:MOST_PEERS]
@@ -77,11 +78,13 @@ class TakeOver:
                     change = planning.without(keeper.domain, peer, seen)
                     await update(connection, zone, change)
                 except ChangedMeanwhile as error:
-                    log.info("%s stays registered for now: %s", peer_text(peer), error)
+                    log.info(LogEvent("peers.stay", peer=peer_text(peer), reason=error))
                     return
                 log.warning(
-                    "took over from %s, which nobody reached for %g s: its record for %s is gone",
-                    peer_text(peer), self._patience, keeper.domain,
+                    LogEvent(
+                        "peer.removed", peer=peer_text(peer), domain=keeper.domain,
+                        unreachable_s=self._patience,
+                    )
                 )  # fmt: skip
         keeper.peers = tuple(each for each in keeper.peers if each != peer)
         self._liveness.keep(keeper.peers)

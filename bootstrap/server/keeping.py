@@ -1,4 +1,6 @@
-"""Where the zones are kept: SQLite, written before a change is acknowledged.
+"""Where the zones are kept: SQLite, synced to the disk before a change is acknowledged (RFC 2136,
+section 3.5). Otherwise a power cut could take an update and leave its serial to another one, which
+secondary servers would never fetch.
 
 The records of the configuration and those that came by update live in one zone. What the
 configuration said last time is kept, too, so that a line taken out of it takes out its record, and
@@ -50,7 +52,7 @@ class KeepingError(Exception):
 class Keeper:
     """One file; used by one thread at a time."""
 
-    def __init__(self, path: Path, *, power_safe: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         try:
             # Whoever writes holds the server's lock, but not always in the same thread.
@@ -61,7 +63,8 @@ class Keeper:
             raise self._failure(error) from error
         try:
             self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute(f"PRAGMA synchronous = {'FULL' if power_safe else 'NORMAL'}")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache
             self._connection.executescript(_SCHEMA)
         except sqlite3.Error as error:
             self._connection.close()

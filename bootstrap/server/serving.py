@@ -23,6 +23,7 @@ from bootstrap.server.reading import Malformed
 from bootstrap.server.settings import ServerSettings
 from bootstrap.server.updating import Denied
 from bootstrap.server.zone import Zone, origin_of
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +33,19 @@ _REFUSALS_LOGGED = 5
 _TRIES = 20
 _RECEIVE_BUFFER = 1 << 20
 """Bytes of questions that may wait while an answer is made."""
+
+COUNTED = tuple(
+    (kind, answer)
+    for kind, answers in {
+        "question": "NOERROR NXDOMAIN REFUSED FORMERR SERVFAIL NOTIMP NOTAUTH truncate drop",
+        "update": "NOERROR REFUSED FORMERR SERVFAIL NOTAUTH NOTZONE NXDOMAIN NXRRSET YXDOMAIN"
+        " YXRRSET dropped",
+        "transfer": "NOERROR REFUSED NOTAUTH FORMERR",
+        "other": "dropped fault",
+    }.items()
+    for answer in answers.split()
+)
+"""Counted from 0; other rcodes from their first time."""
 
 
 class NameServer:
@@ -54,7 +68,7 @@ class NameServer:
         self.connections = Connections(settings.limits, self.respond)
         self.addresses: list[tuple[str, int]] = []
         """Where it listens, with the ports that the system chose."""
-        self.counters: Counter[tuple[str, str]] = Counter()
+        self.counters = Counter(dict.fromkeys(COUNTED, 0))
         """Replies by what was asked (question, update, transfer, other) and rcode."""
         self.serving = False
 
@@ -69,7 +83,7 @@ class NameServer:
 
     async def __aenter__(self) -> NameServer:
         async with AsyncExitStack() as stack:
-            self._keeper = Keeper(self._path, power_safe=self._settings.power_safe)
+            self._keeper = Keeper(self._path)
             stack.callback(self._keeper.close)
             zones = [
                 self._keeper.open(origin_of(each.origin), each.records)
@@ -82,7 +96,11 @@ class NameServer:
             self._stack = stack.pop_all()
         where = ", ".join(_shown(address) for address in self.addresses)
         for zone in zones:
-            _log.info("serving %s, serial %d, on %s", zone.origin.to_text(True), zone.serial, where)
+            _log.info(
+                LogEvent(
+                    "zone.served", zone=zone.origin.to_text(True), serial=zone.serial, address=where
+                )
+            )
         self.serving = True
         return self
 
@@ -196,8 +214,10 @@ class NameServer:
             self._waiting -= 1
         self.counters["update", rcode_text(rcode)] += 1
         zone = update.origin.to_text(True)
-        line = f"update of {zone} by the key {update.key} from {_shown(peer)}: {said}"
-        _log.info("%s", line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + "...")
+        shown = said if len(said) <= _LONGEST_LINE else said[:_LONGEST_LINE] + "..."
+        _log.info(
+            LogEvent("update.answered", zone=zone, key=update.key, client=_shown(peer), what=shown)
+        )
         return self._authority.acknowledge(update, rcode)
 
     async def _perform(self, update: Update) -> tuple[int, str]:
@@ -212,7 +232,7 @@ class NameServer:
         try:
             await asyncio.to_thread(self._keeper.keep, change)
         except KeepingError as error:
-            _log.error("%s", error)
+            _log.error(LogEvent("zones.not_kept", reason=error))
             return dns.rcode.SERVFAIL, "SERVFAIL, it could not be kept"
         self._authority.adopt(change)
         return dns.rcode.NOERROR, f"serial {change.after.serial}: {', '.join(change.done)}"
@@ -222,7 +242,7 @@ class NameServer:
         if not reply.said:
             return
         if not reply.rcode:
-            _log.info("%s at %s", reply.said, _shown(peer))
+            _log.info(LogEvent("request.answered", client=_shown(peer), what=reply.said))
             return
         # Anybody can be refused as often as he likes, and must not fill the disk with it.
         second, logged = self._refusals
@@ -230,11 +250,11 @@ class NameServer:
         logged = 0 if second != now else logged
         self._refusals = (now, logged + 1)
         if logged < _REFUSALS_LOGGED:
-            _log.warning("%s, from %s", reply.said, _shown(peer))
+            _log.warning(LogEvent("request.refused", client=_shown(peer), what=reply.said))
 
     def _fault(self, peer: tuple[Any, ...]) -> None:
         self.counters["other", "fault"] += 1
-        _log.exception("a message from %s led to a fault of the server", _shown(peer))
+        _log.exception(LogEvent("server.failed", client=_shown(peer)))
 
 
 class _Datagrams(asyncio.DatagramProtocol):

@@ -64,5 +64,3 @@ class ServerSettings:
     """UDP and TCP on the same port; 0 lets the system choose."""
     keys: tuple[Key, ...] = ()
     limits: Limits = Limits()
-    power_safe: bool = False
-    """Whether an acknowledged update must survive a power failure, and not only the process."""

@@ -67,6 +67,7 @@ class _MeteredStorage:
     def __init__(self, storage: Storage, worker: Worker) -> None:
         self._storage = storage
         self._worker = worker
+        self.epoch = storage.epoch
 
     def get(self, key: bytes) -> bytes | None:
         return self._storage.get(key)
@@ -74,9 +75,11 @@ class _MeteredStorage:
     def scan(self, prefix: bytes) -> Iterable[tuple[bytes, bytes]]:
         return self._storage.scan(prefix)
 
-    def write(self, changes: Changes, done: Callable[[], None] | None = None) -> None:
+    def write(
+        self, changes: Changes, done: Callable[[], None] | None = None, *, sync: bool = False
+    ) -> None:
         if done is None:
-            self._storage.write(changes)
+            self._storage.write(changes, sync=sync)
         else:
             report = done
-            self._storage.write(changes, lambda: self._worker.measured(report))
+            self._storage.write(changes, lambda: self._worker.measured(report), sync=sync)

@@ -77,6 +77,14 @@ def key(case: Case) -> dict[str, object]:
 
 
 KEYS = ("network", "system", "mode", "s", "p")
+LABELS = {
+    "s": "subscriptions of the client (number)",
+    "p": "publications/s",
+    "duplicated": "duplicates (messages)",
+    "moved_in_ms": "end of the move-in after the call (ms)",
+    "diagonal_ms": "on the diagonal for good, after the call (ms)",
+}
+"""What columns are called in pictures."""
 
 
 def measure(case: Case, seed: int) -> Row:
@@ -88,10 +96,12 @@ def figures(trace: Trace) -> dict[str, float | None]:
     """What is read off a trace. Duplicates upon the move-in are counted as in the source's table;
     those that the move-out made have a column of their own."""
     return {
-        "delay_ms": trace.delay_ms,
+        "moved_in_ms": trace.moved_in_ms,
         "lost": trace.lost,
         "duplicated": trace.duplicated,
-        "moved_in_ms": trace.moved_in_ms,
+        "delay_ms": trace.delay_ms,
+        "silence_ms": trace.silence_ms,
+        "diagonal_ms": trace.diagonal_ms,
         "move_out_ms": trace.move_out_ms,
         "away": trace.published_away,
         "lost_away": trace.lost_before_move_in,

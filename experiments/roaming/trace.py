@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 
@@ -30,12 +31,26 @@ class Trace:
 
     @property
     def delay_ms(self) -> float | None:
-        """From the move-in call to the first live message that was published after it: the trace is
-        back on the diagonal."""
+        """From the move-in call to the first live message that was published after it: the trace
+        touches the diagonal, and may leave it again."""
+        return self._first_live(since=0)
+
+    @property
+    def silence_ms(self) -> float | None:
+        """The longest time after the move-in call in which the application got nothing."""
+        times = [self.move_in, *(at for at, _ in self.received if at >= self.move_in)]
+        silences = [later - at for at, later in pairwise(times)]
+        return max(silences) / MILLISECOND if silences else None
+
+    @property
+    def diagonal_ms(self) -> float | None:
+        """From the move-in call to the first live message after the last late one: from there on
+        the trace stays on the diagonal. What comes again does not count."""
+        firsts: dict[int, int] = {}
         for at, number in self.received:
-            if self.published[number] >= self.move_in and at - self.published[number] <= LIVE:
-                return (at - self.move_in) / MILLISECOND
-        return None
+            firsts.setdefault(number, at)
+        late = [at for number, at in firsts.items() if at - self.published[number] > LIVE]
+        return self._first_live(since=max(late, default=0))
 
     @property
     def moved_in_ms(self) -> float | None:
@@ -90,6 +105,13 @@ class Trace:
                 highest = max(highest, number)
                 seen.add(number)
         return found
+
+    def _first_live(self, since: int) -> float | None:
+        for at, number in self.received:
+            live = at - self.published[number] <= LIVE
+            if at >= since and live and self.published[number] >= self.move_in:
+                return (at - self.move_in) / MILLISECOND
+        return None
 
     def _copies(self, since: int, until: int | None) -> int:
         times = Counter(number for _, number in self.received)

@@ -135,6 +135,10 @@ class Care:
     def welcomed(self, number: int, topics: Iterable[str], now: int) -> None:
         """The word of the proxy of that stay reached the client, for these topics."""
         stay = self._stays[number]
+        if stay.welcomed != NEVER and now >= stay.answered + self._keep:
+            # It was silent for so long that the stay may have expired: it begins once more.
+            stay.words.clear()
+            stay.pledges.clear()
         stay.welcomed = min(stay.welcomed, now)
         for topic in topics:
             stay.words.setdefault(topic, now)

@@ -46,6 +46,8 @@ class Ledger:
     """The last version consumed of each stream."""
     heard: dict[tuple[str, PublisherId], list[tuple[int, int]]] = field(default_factory=dict)
     """When which versions came directly, of streams of which nothing had been consumed."""
+    passed: dict[tuple[str, PublisherId], int] = field(default_factory=dict)
+    """The last version of each stream that came directly at the present place."""
     past: dict[tuple[str, PublisherId], int] = field(default_factory=dict)
     """What had been consumed of each stream when the client unsubscribed."""
     left_at: int | None = None
@@ -60,6 +62,7 @@ class Ledger:
 
     def attached(self) -> None:
         self.effective.clear()
+        self.passed.clear()
 
     def took_effect(self, topic: SimulatedTopic, anew: bool, now: int) -> None:
         self.effective[topic.name] = now
@@ -69,6 +72,7 @@ class Ledger:
             self.care.began(topic.name, now)
 
     def came(self, topic: str, position: Position, now: int) -> None:
+        self.passed[topic, position.publisher] = position.version
         if (topic, position.publisher) not in self.at:
             came = self.heard.setdefault((topic, position.publisher), [])
             came.append((now, position.version))
@@ -85,6 +89,7 @@ class Ledger:
         self.past |= {key: at for key, at in self.at.items() if key[0] == topic}
         self.at = {key: at for key, at in self.at.items() if key[0] != topic}
         self.heard = {key: came for key, came in self.heard.items() if key[0] != topic}
+        self.passed = {key: version for key, version in self.passed.items() if key[0] != topic}
         self.care.unsubscribed(topic)
 
     # What the client makes of it
@@ -170,6 +175,19 @@ class Ledger:
 
     def _wrong(self, topic: str, what: str) -> None:
         raise InvariantViolated(f"{self.name} on {topic}: {what}")
+
+    @property
+    def gaps_ahead(self) -> list[tuple[str, Position]]:
+        """What is missing next of each stream of which something later has come directly."""
+        found = []
+        for (topic, publisher), passed in self.passed.items() if self.compared else ():
+            there, at = self.system.topics[topic], self.at.get((topic, publisher))
+            if at is None and there.tells_base:
+                at = self.bases.get(topic, {}).get(publisher, 0)
+            # Where a stream begins, nobody can tell at once without a base.
+            if at is not None and at < passed:
+                found.append((topic, there.streams[publisher][at].position))
+        return found
 
     def left(self, now: int) -> None:
         """The client moves, or is moving still, or is down."""

@@ -14,7 +14,7 @@ import msgspec
 
 from identifiers import Position, PublisherId
 from mobility.events import Consumed, Gap, MovedIn, MovedOut, Notice, Update
-from mobility.messages import Alive, Heard, MoveIn, MoveOut, Question, Topics, Welcome, read
+from mobility.messages import Alive, Batch, Heard, MoveIn, MoveOut, Question, Topics, Welcome, read
 from mobility.messages import MovedOut as Dismissal
 from mobility.suite.system import SimulatedAccessPoint, SimulatedPort
 from psirp_sim.runtime.environment import Changes, Environment
@@ -121,6 +121,8 @@ class ClientNode:
         if isinstance(message, Welcome | Heard | Dismissal) and message.call in self._asked:
             self._promised(self._asked[message.call], message)
         self.client.receive(link, packet)
+        if isinstance(message, Batch):
+            self.trial.collected(self.env.node, message)
 
     def _promised(self, asked: _Asked, answer: Welcome | Heard | Dismissal) -> None:
         care, now = self.ledger.care, self.trial.world.now

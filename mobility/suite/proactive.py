@@ -231,7 +231,7 @@ class ProactiveTrial(MobilityTrial):
     def _unsettled_contexts(self) -> str | None:
         places = {
             core.client.id: (core.client.proxy, core.client.claim, set(core.client.flows))
-            for _, core in self._cores
+            for _, core in self.cores
             if core.client.stage is Stage.LIVE
         }
         proxies = dict(self.preparing)

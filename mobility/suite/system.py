@@ -39,6 +39,8 @@ class SimulatedTopic:
     history: int
     """How many of the latest of each stream can be had again."""
     tells_base: bool = True
+    lag: int = 0
+    """How much longer a client's subscription takes to be in effect: its link is narrow."""
     streams: dict[PublisherId, list[Published]] = field(default_factory=dict)
     subscriptions: list[SimulatedSubscription] = field(default_factory=list)
 
@@ -59,7 +61,8 @@ class SimulatedSubscription:
         self.listener = listener
         self._due = 0
         self._over = False
-        port.env.call_later(port.system.delay(port.system.slowest), self._take_effect)
+        delay = port.system.delay(port.system.slowest) + port.lag(topic)
+        port.env.call_later(delay, self._take_effect)
 
     def cancel(self) -> None:
         self._over = True
@@ -151,6 +154,10 @@ class SimulatedPort:
     @property
     def reachable(self) -> bool:
         return True
+
+    def lag(self, topic: SimulatedTopic) -> int:
+        """What is special to subscriptions that are made here."""
+        return 0
 
     def took_effect(self, topic: SimulatedTopic, after: After) -> None:
         """A subscription did."""
@@ -277,6 +284,9 @@ class _AttachedPort(SimulatedPort):
         if not node.up or node.paused or any(way.blocked for way in ways):
             self._left = True
         return not self._left
+
+    def lag(self, topic: SimulatedTopic) -> int:
+        return topic.lag
 
     def took_effect(self, topic: SimulatedTopic, after: After) -> None:
         if self._account is not None:

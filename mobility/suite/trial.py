@@ -10,6 +10,7 @@ from identifiers import Position, PublisherId
 from mobility.client import Stage
 from mobility.identity import SECRET_BYTES
 from mobility.memory import Debt
+from mobility.messages import Batch
 from mobility.port import Message
 from mobility.service import Quota, Sacrifice, Service
 from mobility.settings import ClientSettings, ProxySettings
@@ -18,6 +19,7 @@ from mobility.suite.faults import faults_of
 from mobility.suite.model import Ledger
 from mobility.suite.nodes import ClientNode, ProxyNode
 from mobility.suite.system import SimulatedSystem, SimulatedTopic
+from mobility.suite.waiting import LAG, Waits
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.environment import Core, Environment
 from psirp_sim.runtime.schedules import FaultKind, InvariantViolated
@@ -84,6 +86,9 @@ class MobilityTrial:
         self.dropped: Counter[tuple[str, str]] = Counter()
         """How often which client has unsubscribed from which topic."""
         self._publishers = [PublisherId(random.randbytes(16)) for _ in range(random.randint(1, 2))]
+        self._waits = Waits(self)
+        self._emptied = 0
+        """From when on a buffer that has nothing more leads to a publication."""
         self._accepted: dict[tuple[str, Position], Message] = {}
         """What clients were told is going to be published."""
         self._build()
@@ -115,6 +120,9 @@ class MobilityTrial:
         tells_base = self._history > 0 or random.random() < 0.7
         for topic in topics:
             self.system.topics[topic] = SimulatedTopic(topic, self._history, tells_base)
+        narrow = stream(self.world.seed, "narrow links")
+        if narrow.random() < 0.2:
+            self.system.topics[narrow.choice(topics)].lag = narrow.randint(*LAG)
         for client in self.clients:
             self.wanted[client] = random.sample(topics, random.randint(1, len(topics)))
         for _ in range(random.randint(40, 160)):
@@ -225,6 +233,21 @@ class MobilityTrial:
         if self._random.random() < 0.3:
             self._burst(name)
 
+    def collected(self, name: str, batch: Batch) -> None:
+        """That client was given what a proxy had. On a narrow link that may be before its topics
+        are in effect: what is published now is only in buffers, and the next one comes."""
+        if batch.items:
+            self._waits.collected(name)
+        slow = max(self.system.topics.values(), key=lambda topic: topic.lag)
+        now = self.world.now
+        if batch.more or not slow.lag or not self._emptied <= now < 2 * self.duration:
+            return
+        self._emptied = now + 10 * MILLISECOND
+        for topic in self.wanted[name]:
+            if topic != slow.name and topic not in self.ledgers[name].effective:
+                for moment in (now + 1, now + self.system.slowest):
+                    self.world.engine.at(moment, self._publish, topic)
+
     def _come(self, name: str) -> None:
         node = self.world.nodes[name]
         if not isinstance(node.core, ClientNode):
@@ -239,6 +262,7 @@ class MobilityTrial:
 
     def observe(self) -> None:
         """Something began or ended that nodes may not have survived."""
+        self._waits.disturbed()
         for name, spells in self._spells.items():
             node = self.world.nodes[name]
             spells.observe(self.world.now, node.up, node.paused)
@@ -251,7 +275,8 @@ class MobilityTrial:
     # What must hold
 
     def check(self) -> None:
-        """Each event is checked as it is consumed."""
+        """What is consumed, and that it is in time: each event is checked as it is consumed."""
+        self._waits.look()
 
     def _unsettled(self) -> str | None:
         for name in [*self.proxies, *self.clients]:
@@ -261,7 +286,7 @@ class MobilityTrial:
 
     def _unsettled_clients(self) -> str | None:
         superseded = 0
-        for name, core in self._cores:
+        for name, core in self.cores:
             client = core.client
             if client.stage is Stage.SUPERSEDED and name in TWINS:
                 superseded += 1
@@ -276,13 +301,13 @@ class MobilityTrial:
         return None
 
     @property
-    def _cores(self) -> list[tuple[str, ClientNode]]:
+    def cores(self) -> list[tuple[str, ClientNode]]:
         found = [(name, self.world.nodes[name].core) for name in self.clients]
         return [(name, core) for name, core in found if isinstance(core, ClientNode)]
 
     def _unsettled_stays(self) -> str | None:
         stays = {
-            core.client.id: core.client.debts for name, core in self._cores if name not in TWINS
+            core.client.id: core.client.debts for name, core in self.cores if name not in TWINS
         }
         for name in self.proxies:
             core = self.world.nodes[name].core

@@ -41,6 +41,10 @@ class Witness:
         """Copies that are; they may be said again."""
         self.tables: dict[tuple[str, str], _Went] = {}
         """By proxy and client: where it went, as the proxy was told."""
+        self._heirs: dict[Told, Claim] = {}
+        """The claim under which a client went to a proxy that has the same neighbour: what the
+        first has yet to tell that neighbour of earlier ones is left to the second, wherever the
+        client goes then."""
         self._reported: dict[tuple[str, str, Claim], set[str]] = {}
         """By proxy, client and claim: topics of which the proxy knows where the client is."""
         self._buried: dict[tuple[str, str], tuple[Order, int]] = {}
@@ -64,6 +68,8 @@ class Witness:
         self._deceased[name] = kept
         for key in [each for each in self.told if each[0] == name]:
             del self.told[key]  # it cannot know any more whom it told
+        for heir in [each for each in self._heirs if each[0] == name]:
+            del self._heirs[heir]
         for table in [each for each in self.tables if each[0] == name]:
             del self.tables[table]  # nor what it was told
         for buried in [each for each in self._buried if each[0] == name]:
@@ -87,7 +93,10 @@ class Witness:
         for change in word.changes:
             key = (name, peer, change.client)
             if isinstance(change, Copy):
-                if (key, change.order) not in self._left:
+                heir = self._heirs.get(key)
+                if heir is not None and not change.active and change.claim < heir:
+                    self.told.pop(key, None)
+                elif (key, change.order) not in self._left:
                     self.told[key] = change
                 self._leave(name, change.client)
                 known = self._reported.get((name, change.client, change.claim), set())
@@ -159,6 +168,7 @@ class Witness:
         went = self.tables.get((name, client))
         if went is not None:
             for neighbour in went.neighbours:
+                self._heirs[name, neighbour, client] = went.claim
                 copy = self.told.get((name, neighbour, client))
                 if copy is not None and not copy.active and copy.claim < went.claim:
                     del self.told[name, neighbour, client]

@@ -274,7 +274,7 @@ class Subscription:
             if not isinstance(error, Exception):
                 raise
             # It is not ours, and must not stop the others.
-            self._env.log("a listener failed", error=repr(error), again=not taken)
+            self._env.log("listener.failed", reason=repr(error), again=not taken)
             if not taken:
                 return False
         if isinstance(event, Reset):

@@ -2,7 +2,8 @@
 
 A stream keeps its latest versions, within bounds of its own and one for all streams of the node;
 the latest version is always there. A durable stream is written down as it goes, and a publisher
-that comes back goes on with it where it was.
+that comes back goes on with it where it was, unless a power cut may have taken versions: then the
+publisher gives what is left new Positions, in a new epoch.
 """
 
 from __future__ import annotations
@@ -17,6 +18,19 @@ from psirp_sim.runtime.environment import Storage
 
 PREFIX = b"publication "
 _STATE, _ENTRY = b"=", b"@"
+
+
+class _State(msgspec.Struct, frozen=True, array_like=True):
+    """What is durable of a stream, besides its versions."""
+
+    publisher: bytes
+    epoch: int
+    latest: int
+    storage_epoch: int = 1
+    """Of the storage when it was written."""
+
+
+_decode = msgspec.msgpack.Decoder(_State).decode
 
 
 class Shelf:
@@ -85,6 +99,8 @@ class History:
         self.latest = 0
         """0 before the first version."""
         self.bytes = 0
+        self.is_stale = False
+        """Whether later versions may have been told to the world and lost with a power cut."""
         self._spare_counted = 0
         if durable:
             self._load(renew)
@@ -127,6 +143,7 @@ class History:
         while self._envelopes:
             self.forget_oldest()
         self.publisher, self.epoch, self.latest = publisher, epoch, latest
+        self.is_stale = False
 
     def check(self, size: int) -> None:
         """HistoryFull when there is no room for a version of that size."""
@@ -181,7 +198,10 @@ class History:
         return self._name + _ENTRY + version.to_bytes(8)
 
     def _state(self) -> bytes:
-        return msgspec.msgpack.encode((self.publisher, self.epoch, self.latest))
+        storage_epoch = self._shelf.storage.epoch
+        return msgspec.msgpack.encode(
+            _State(self.publisher, self.epoch, self.latest, storage_epoch)
+        )
 
     def _discard(self) -> None:
         if self._shelf.storage.get(self._name + _STATE) is not None:
@@ -192,9 +212,9 @@ class History:
         state = self._shelf.storage.get(self._name + _STATE)
         if state is None:
             return
-        self.publisher, self.epoch, self.latest = msgspec.msgpack.decode(
-            state, type=tuple[bytes, int, int]
-        )
+        known = _decode(state)
+        self.publisher, self.epoch, self.latest = known.publisher, known.epoch, known.latest
+        self.is_stale = known.storage_epoch != self._shelf.storage.epoch
         stored = dict(self._stored())
         # Only a run that ends with the latest is any good.
         first = self.latest + 1

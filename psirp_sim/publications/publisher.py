@@ -92,7 +92,8 @@ class Publisher:
     ) -> Offer:
         """Say that we publish an item, before its first version or instead of one.
 
-        A durable stream goes on where an earlier life of this node left it. Somebody who numbers
+        A durable stream goes on where an earlier life of this node left it; in a new epoch, if a
+        power cut may have taken versions that were told to the world. Somebody who numbers
         versions elsewhere gives the `epoch` and the `latest` version before those that will be
         published here. `key` signs what is published. `access` are the rules of the scope, should
         nobody have made it yet.
@@ -106,7 +107,9 @@ class Publisher:
         made_here = epoch is None and mine != kept
         if made_here:
             history.begin(mine.raw, self._new_epoch(), 0)
-        elif epoch is not None and (mine.raw, epoch) != (history.publisher, history.epoch):
+        elif epoch is not None and (
+            history.is_stale or (mine.raw, epoch) != (history.publisher, history.epoch)
+        ):
             history.begin(mine.raw, epoch, latest)
         offer = self.offers[sid, rid] = Offer(
             self._env,
@@ -124,8 +127,10 @@ class Publisher:
             access=access,
             guest=guest,
         )
-        offer.epoch_is_ours = made_here
+        offer.epoch_is_ours = made_here or history.is_stale
         offer.done.append(done)
+        if history.is_stale:
+            self._begin_again(offer)
         self._register_offer(offer)
         return offer
 
@@ -233,7 +238,7 @@ class Publisher:
     def _begin_again(self, offer: Offer) -> None:
         history = offer.history
         kept = [open_envelope(self._keys, each) for each in history.envelopes()]
-        history.begin(history.publisher, self._new_epoch(), 0)
+        history.begin(history.publisher, max(self._new_epoch(), history.epoch + 1), 0)
         for header, content in kept:
             self.publish(offer.sid, offer.rid, content, header.metadata)
 

@@ -2,8 +2,8 @@
 
 Five to thirty nodes, two of them rendezvous servers and two topology managers, on links that lose
 up to a fifth of the packets, double and reorder them, and some of which are slow; one to twenty
-audiences that join and leave, some of them slow; nodes crash, stand still and lose their disks,
-links are cut and storm.
+audiences that join and leave, some of them slow; nodes crash, some of them with their power, stand
+still and lose their disks, links are cut and storm.
 
 What must hold (`ledger` knows what an application was promised):
 
@@ -62,6 +62,10 @@ class PublicationsTrial:
         self.wrong: str | None = None
         self._looked = self._inspected = 0
         self._build()
+        power = stream(seed, "power cuts")
+        for each in self.world.nodes.values():
+            each.crash_cuts_power = power.random() < 0.3
+            each.storage.power_safe = power.random() < 0.2
 
     def _build(self) -> None:
         random = self._random
@@ -218,7 +222,10 @@ class PublicationsTrial:
     # What goes wrong
 
     def faults(self) -> Sequence[FaultKind]:
-        crash, *other_ills = node_faults(self.world, self.world.nodes)
+        crash, *other_ills = [
+            replace(kind, begin=partial(self._stop, kind.begin))
+            for kind in node_faults(self.world, self.world.nodes)
+        ]
         ends = sorted({*self.authors, *self.audiences})
         return [
             crash,
@@ -236,9 +243,20 @@ class PublicationsTrial:
             *network_faults(self.world, self.world.channels),
         ]
 
+    def _stop(self, begin: Callable[[str], None], name: str) -> None:
+        """A fault begins; it may be a power cut that takes what was durable."""
+        storage = self.world.nodes[name].storage
+        before = storage.epoch
+        begin(name)
+        if storage.epoch != before:
+            self._state_lost(name)
+
     def _lose_disk(self, crash: Callable[[str], None], name: str) -> None:
         crash(name)
         self.world.wipe(name)
+        self._state_lost(name)
+
+    def _state_lost(self, name: str) -> None:
         for author in self.authors.get(name, ()):
             author.lost = True
         for audience in self.audiences.get(name, ()):

@@ -10,8 +10,10 @@ from typing import Protocol
 from identifiers import Position, PublisherId
 from psirp_sim.node import FabricNode
 from psirp_sim.publications.delivery import Subscription
+from psirp_sim.publications.envelope import open_envelope
 from psirp_sim.publications.events import Event
 from psirp_sim.publications.ledger import Ledger, Reader
+from psirp_sim.publications.offer import Offer
 from psirp_sim.publications.publisher import publisher_of
 from psirp_sim.runtime.durations import MILLISECOND
 from psirp_sim.runtime.environment import Environment
@@ -126,12 +128,26 @@ class Peer:
                 self._offer_what_is_numbered(author)
                 return
             offer = client.offer(SCOPE, author.item, durable=author.durable)
+            if author.lost:
+                self._renumbered(author, offer)
             self.trial.ledger.recovered(author.item, offer.sending.base)
             author.lost = author.lost or not author.durable
         elif not author.offered and there is not None and not there.closing:
             client.withdraw(SCOPE, author.item)
             self.trial.ledger.forgotten(author.item, there.history.publisher)
             author.lost = True
+        elif there is not None and not author.numbered:
+            self.trial.ledger.recovered(author.item, there.sending.base)
+
+    def _renumbered(self, author: Author, offer: Offer) -> None:
+        """What a power cut left of a stream has other Positions now."""
+        history = offer.history
+        for version in range(history.first, history.latest + 1):
+            position = Position(PublisherId(history.publisher), history.epoch, version)
+            envelope = history.get(version)
+            assert envelope is not None
+            content = open_envelope(self.trial.settings.keys, envelope)[1]
+            self.trial.ledger.published(author.item, position, content, intact=False)
 
     def _offer_what_is_numbered(self, author: Author) -> None:
         """As a hub does: it offers its stream where it is, and its latest version once more."""

@@ -111,14 +111,14 @@ class Membership:
         """Have no part in the view from now on, restarts included. It takes a while."""
         if not self._drained:
             self._drained = True
-            self._env.storage.write({DRAINED: b"1"})
+            self._env.storage.write({DRAINED: b"1"}, sync=True)
             self._ask_for_changes()
 
     def rejoin(self) -> None:
         """The opposite."""
         if self._drained:
             self._drained = False
-            self._env.storage.write({DRAINED: None})
+            self._env.storage.write({DRAINED: None}, sync=True)
             self._ask_for_changes()
 
     def remove(self, name: str) -> None:
@@ -211,7 +211,9 @@ class Membership:
 
     def _keep(self, view: View) -> None:
         self._durable = False
-        self._env.storage.write({VIEW: msgspec.msgpack.encode(view)}, lambda: self._kept(view))
+        # Synced: a power cut must not take this server back to a view that is over.
+        stored = {VIEW: msgspec.msgpack.encode(view)}
+        self._env.storage.write(stored, lambda: self._kept(view), sync=True)
 
     def _kept(self, view: View) -> None:
         if view != self.view:

@@ -381,7 +381,7 @@ class Registrations:
         now = self._env.now()
         for client in list(self.clients.values()):
             if client.expires < now:
-                self._env.log("client forgotten", client=client.name, had=len(client.entries))
+                self._env.log("client.forgotten", client=client.name, had=len(client.entries))
                 self._forget(client)
             else:
                 for key, (_, until) in list(client.withdrawn.items()):

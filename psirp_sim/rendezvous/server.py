@@ -65,7 +65,7 @@ class RendezvousServer:
         self._live = live
         self._sharing = sharing
         self._reach = reach
-        self.counters: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter({code.name.lower(): 0 for code in Code})
         self.registrations = Registrations(env, settings, self)
         self.matching = Matching(env, settings, self.registrations, boot=boot, send=reach)
         self.membership = Membership(
@@ -209,4 +209,4 @@ class RendezvousServer:
 
     def _view_changed(self) -> None:
         view = self.membership.view
-        self._env.log("view of the servers", number=view.number, members=", ".join(view.members))
+        self._env.log("view.changed", number=view.number, members=", ".join(view.members))

@@ -2,8 +2,8 @@
 
 Five to thirty nodes, two to six of them rendezvous servers, some of which come late and some of
 which are drained; the others publish and subscribe to items and scopes, change their minds, and
-compete for the lease to write a topic, while nodes crash, stand still, die or lose their disk and
-links are cut and storm.
+compete for the lease to write a topic, while nodes crash, some of them with their power, stand
+still, die or lose their disk and links are cut and storm.
 
 What must hold:
 
@@ -130,7 +130,8 @@ class RendezvousTrial:
         roles = ["topology"] if name in self._managers else []
         if name in self._servers:
             roles.append(RENDEZVOUS)
-        self.world.add_node(name, lambda env: Peer(env, self, roles), clock)
+        node = self.world.add_node(name, lambda env: Peer(env, self, roles), clock)
+        node.crash_cuts_power = stream(self.world.seed, f"power cuts {name}").random() < 0.3
         for peer in peers:
             self.world.add_link(
                 name,

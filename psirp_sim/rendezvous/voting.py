@@ -6,7 +6,8 @@ whole one from when it was given. That leaves a tenth for clocks that run differ
 
 Promises are only in memory. So a server that has just started gives none for a writer lease, and
 takes only what renews a fencing epoch it has taken before. Fencing epochs are on the disk before
-a vote for them is sent, each with the client it belongs to: no other one or lower one is taken.
+a vote for them is sent, synced, so that a power cut cannot bring back a lower one; each with the
+client it belongs to: no other one or lower one is taken.
 
 A client numbers its requests, and only the latest counts: a renewal that comes after the release
 is refused here, and a vote for it ignored there; a release that comes after a new request frees
@@ -99,7 +100,9 @@ class Voting:
         if code is Code.OK and ask.fence > self._fence(topic)[0]:
             self._writing[topic] += 1
             value = ask.fence.to_bytes(8) + ask.client.encode()
-            self._env.storage.write({FENCE + topic: value}, lambda: self._written(ask, back))
+            self._env.storage.write(
+                {FENCE + topic: value}, lambda: self._written(ask, back), sync=True
+            )
         elif code is Code.OK and self._writing[topic]:
             self._env.storage.write({}, lambda: self._answer(ask, back, code))  # after the fence
         else:

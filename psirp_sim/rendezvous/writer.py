@@ -118,6 +118,8 @@ class WriterLeases:
         self.clock_bound = settings.writer_lease
         """Nanoseconds that the wall clocks of two nodes differ by at most."""
         self.length = settings.writer_lease - settings.writer_lease // 10
+        self.votes_given = False
+        """Whether this client has got a lease, or heard that another one has: servers vote."""
         self.leases: dict[tuple[bytes, bytes], WriterLease] = {}
         self._giving_back: dict[tuple[bytes, bytes], Round] = {}
         """Releases that not all servers have answered."""
@@ -185,7 +187,7 @@ class WriterLeases:
         lease.highest = max(lease.highest, vote.fence)
         known = lease.holder
         if vote.code is Code.HELD:
-            lease.holder = vote.holder
+            lease.holder, self.votes_given = vote.holder, True
         if vote.server in lease.round.servers:
             lease.round.votes[vote.server] = vote.code
             if vote.left_ms:
@@ -234,7 +236,7 @@ class WriterLeases:
             self._hold(lease, round.fence, until)
 
     def _hold(self, lease: WriterLease, fence: int, until: int) -> None:
-        gained = not lease.mine
+        gained, self.votes_given = not lease.mine, True
         lease.round, lease.failures, lease.holder = None, 0, ""
         lease.mine, lease.fence, lease.until = True, fence, until
         lease.resume = until - self.length + self._settings.writer_lease // 3

@@ -30,7 +30,7 @@ from psirp_sim.runtime.driver import LinkDriver
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.runtime.environment import Core, CoreFactory
 from psirp_sim.runtime.sqlite_storage import SqliteStorage
-from traces import NullSink, TraceSink
+from traces import LogEvent, NullSink, TraceSink
 
 SocketAddress = Any
 """Whatever `socket.sendto` takes for the family of the socket."""
@@ -212,8 +212,7 @@ class AsyncioNode(ABC):
 
     def log(self, message: str, /, **fields: object) -> None:
         if self._log.isEnabledFor(logging.INFO):
-            text = "".join(f" {key}={value}" for key, value in fields.items())
-            self._log.info("%s%s", message, text)
+            self._log.info(LogEvent(message, **fields))
 
     def call_later(self, delay: int, callback: Callable[..., None], *args: object) -> LoopTimer:
         timer = LoopTimer(callback, args)
@@ -315,7 +314,7 @@ class AsyncioNode(ABC):
             self.tap(outgoing, link, packet)
         except Exception:
             self.tap = None
-            self._log.exception("the tap failed and was taken off")
+            self._log.exception(LogEvent("tap.removed"))
 
     # Calls into the core
 
@@ -334,4 +333,4 @@ class AsyncioNode(ABC):
 
     def _core_failed(self) -> None:
         self.counters.core_errors += 1
-        self._log.exception("an exception left the core; the node goes on")
+        self._log.exception(LogEvent("core.failed"))

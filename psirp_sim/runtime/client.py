@@ -16,17 +16,26 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self, overload
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from identifiers import Position, PublisherId, RendezvousId, ScopeId
+from identifiers import (
+    InvalidTopic,
+    Position,
+    PublisherId,
+    RendezvousId,
+    ScopeId,
+    Topic,
+    identify,
+)
 from psirp_sim.node import FabricNode
 from psirp_sim.publications.events import Update
 from psirp_sim.rendezvous.server import ROLE as RENDEZVOUS
 from psirp_sim.runtime.accepting import link_name
 from psirp_sim.runtime.client_errors import (
     FabricError,
+    NotAnItem,
     NotAttached,
     NotDrained,
     NothingPublished,
@@ -39,10 +48,15 @@ from psirp_sim.runtime.waiting import Waiting
 from psirp_sim.settings import FabricSettings
 from psirp_sim.wire.rendezvous import Access
 from psirp_sim.wire.sealing import FabricKeys
-from traces import TraceSink
+from traces import LogEvent, TraceSink
 
 Sid = ScopeId | bytes
 Rid = RendezvousId | bytes
+
+_PASS: Final = (
+    "pass a Topic, a URL such as http://news.example.com/feed.xml, or a scope id and a rendezvous"
+    " id, 32 bytes each (ScopeId.parse and RendezvousId.parse read them from text)"
+)
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +65,10 @@ class FabricClient:
     """What an application uses of a node.
 
     >>> async with FabricClient.connect("alice", servers=[...], keys=..., link_seed=...) as fabric:
-    ...     await fabric.publish(sid, rid, b"content")
+    ...     await fabric.publish("http://news.example.com/feed.xml", b"content")
+
+    An item is named by a Topic, by the URL of one, or by a scope id and a rendezvous id; whatever
+    else is given for it raises `NotAnItem`.
     """
 
     def __init__(self, node: FabricNode, *, closing: float = 1.0) -> None:
@@ -80,6 +97,7 @@ class FabricClient:
         settings: FabricSettings | None = None,
         listen: Address | None = None,
         storage: Path | None = None,
+        power_safe: bool = False,
         domain: str = "",
         roles: Sequence[str] = (),
         trace: TraceSink | None = None,
@@ -91,15 +109,16 @@ class FabricClient:
 
         `servers` are addresses of nodes that accept links; `links` names neighbours that have a
         link to us. Keys and seed are the fabric's; `settings` say the same and more. What is
-        durable is kept in the file `storage`. Raises `NotAttached` after `timeout` seconds.
+        durable is kept in the file `storage`, with `power_safe` synced to the disk. Raises
+        `NotAttached` after `timeout` seconds.
         """
         settings = settings or _settings(keys, link_seed)
         ways = {link_name("rv", *server): server for server in servers} | dict(links or {})
         if listen is None:
             listen = ("::" if any(":" in host for host, _ in ways.values()) else "0.0.0.0", 0)
-        async with UdpNode(
-            name, listen, storage=storage, trace=trace, accelerate=accelerate
-        ) as env:
+        own = UdpNode(name, listen, storage=storage, trace=trace, accelerate=accelerate)
+        own.power_safe = power_safe
+        async with own as env:
             for link, address in ways.items():
                 env.add_link(link, address)
             node = env.run(lambda env: FabricNode(env, settings, roles=roles, domain=domain))
@@ -164,7 +183,7 @@ class FabricClient:
                 outbox.closed = True
                 await outbox.drained(self._patience)
         except (NotDrained, Refused) as error:
-            _log.warning("closing %s: %s", self.node.env.node, error)
+            _log.warning(LogEvent("node.close_failed", node=self.node.env.node, reason=error))
         finally:
             self._waiting.close()
             if outbox is not None:
@@ -185,8 +204,8 @@ class FabricClient:
 
     def offer(
         self,
-        sid: Sid,
-        rid: Rid,
+        sid: Topic | str | Sid,
+        rid: Rid | None = None,
         *,
         durable: bool = False,
         key: Ed25519PrivateKey | None = None,
@@ -210,7 +229,7 @@ class FabricClient:
         """
         outbox = self._out()
         offer = outbox.offer(
-            (_scope(sid), _item(rid)),
+            _item(sid, rid),
             publisher=publisher,
             epoch=epoch,
             latest=latest,
@@ -221,13 +240,34 @@ class FabricClient:
         )
         return Offering(outbox, offer, durable=durable, timeout=timeout)
 
+    @overload
+    async def publish(
+        self,
+        topic: Topic | str,
+        data: bytes,
+        metadata: Mapping[str, str] | None = None,
+        /,
+        *,
+        position: Position | None = None,
+        timeout: float | None = 30.0,
+    ) -> Position: ...
+
+    @overload
     async def publish(
         self,
         sid: Sid,
         rid: Rid,
         data: bytes,
         metadata: Mapping[str, str] | None = None,
+        /,
         *,
+        position: Position | None = None,
+        timeout: float | None = 30.0,
+    ) -> Position: ...
+
+    async def publish(
+        self,
+        *what: Any,
         position: Position | None = None,
         timeout: float | None = 30.0,
     ) -> Position:
@@ -236,16 +276,27 @@ class FabricClient:
         While too much of the stream waits to be sent, so does this, and raises `Congested` when
         the time is up. A `position` is given where somebody else has numbered the version.
         Cancelled while it waits for room, nothing is published; later, the version is.
+        Published by its topic, a version says in its metadata which that is.
         """
-        item = _scope(sid), _item(rid)
+        named = 1 if what and isinstance(what[0], Topic | str) else 2
+        item = _item(*what[:named])
+        match what[named:]:
+            case [bytes() as data]:
+                metadata = None
+            case [bytes() as data, metadata]:
+                pass
+            case _:
+                raise NotAnItem(f"the content is missing, or is not bytes: {_PASS}, then bytes")
+        if named == 1:
+            metadata = {"topic": _topic(what[0]).canonical, **(metadata or {})}
         return await self._out().publish(item, data, metadata, position, timeout)
 
-    async def withdraw(self, sid: Sid, rid: Rid) -> None:
+    async def withdraw(self, sid: Topic | str | Sid, rid: Rid | None = None) -> None:
         """Publish an item no longer, once its listeners have everything or time is up.
 
         What a durable stream has kept is given up. An item that is not offered is no error.
         """
-        await self._out().withdraw((_scope(sid), _item(rid)))
+        await self._out().withdraw(_item(sid, rid))
 
     async def drained(self, timeout: float | None = 30.0) -> None:
         """Until all listeners have all that was published here.
@@ -258,8 +309,8 @@ class FabricClient:
 
     def subscribe(
         self,
-        sid: Sid,
-        rid: Rid = b"",
+        sid: Topic | str | Sid,
+        rid: Rid | None = None,
         listener: Listener | None = None,
         *,
         after: Position | Iterable[tuple[Rid, Position]] | None = None,
@@ -268,7 +319,7 @@ class FabricClient:
         key: Ed25519PrivateKey | None = None,
         guest: bool = False,
     ) -> Updates:
-        """Listen to an item, or to all of a scope when `rid` is left out.
+        """Listen to an item, or to all of a scope when only its id is given.
 
         A listener, which may be async, gets one event after the other; without one the result is
         an async context manager and iterator. It begins with the latest version there is; `after`
@@ -276,10 +327,10 @@ class FabricClient:
         subscription, known by that name, goes on where an earlier life of the node was done.
         """
         self._out()
+        whole_scope = not rid and isinstance(sid, ScopeId | bytes)
         updates = Updates(
             self.node.client,
-            _scope(sid),
-            _item(rid) if rid else b"",
+            *((_raw(ScopeId, sid), b"") if whole_scope else _item(sid, rid)),
             listener,
             after=_places(after),
             durable=durable,
@@ -296,7 +347,9 @@ class FabricClient:
         """Listen no longer."""
         await updates.close()
 
-    async def subscribe_sync(self, sid: Sid, rid: Rid, timeout: float | None = 10.0) -> Update:
+    async def subscribe_sync(
+        self, sid: Topic | str | Sid, rid: Rid | None = None, timeout: float | None = 10.0
+    ) -> Update:
         """The latest version of an item, or the first one that comes.
 
         Raises `NothingPublished` when the time is up, `Refused` where we may not listen.
@@ -314,12 +367,32 @@ class FabricClient:
         raise self._waiting.end()
 
 
-def _scope(sid: Sid) -> bytes:
-    return ScopeId(sid).raw if isinstance(sid, bytes) else sid.raw
+def _item(sid: object = None, rid: object = None) -> tuple[bytes, bytes]:
+    """The ids of what a caller named."""
+    if not isinstance(sid, Topic | str):
+        return _raw(ScopeId, sid), _raw(RendezvousId, rid)
+    if rid:
+        raise NotAnItem(f"a topic has its rendezvous id, and another was given: {_PASS}")
+    topic = _topic(sid)
+    return topic.sid.raw, topic.rid.raw
 
 
-def _item(rid: Rid) -> bytes:
-    return RendezvousId(rid).raw if isinstance(rid, bytes) else rid.raw
+def _topic(named: Topic | str) -> Topic:
+    if isinstance(named, Topic):
+        return named
+    try:
+        return identify(named)
+    except InvalidTopic as error:
+        raise NotAnItem(f"{named[:80]!r} is not a topic ({error}): {_PASS}") from None
+
+
+def _raw(kind: type[ScopeId | RendezvousId], given: object) -> bytes:
+    """InvalidId where it is of another length."""
+    if isinstance(given, kind):
+        return given.raw
+    if isinstance(given, bytes):
+        return kind(given).raw
+    raise NotAnItem(f"{given!r:.80} is not a {kind.__name__}: {_PASS}")
 
 
 def _places(
@@ -327,7 +400,7 @@ def _places(
 ) -> Position | list[tuple[bytes, Position]] | None:
     if after is None or isinstance(after, Position):
         return after
-    return [(_item(rid), position) for rid, position in after]
+    return [(_raw(RendezvousId, rid), position) for rid, position in after]
 
 
 def _settings(keys: FabricKeys | str | None, link_seed: bytes | str | None) -> FabricSettings:

@@ -23,6 +23,10 @@ class Refused(FabricError):
         self.code = code
 
 
+class NotAnItem(FabricError, TypeError):
+    """What was given names no item, or its content is not bytes."""
+
+
 class ClientClosed(FabricError):
     """The client was closed before, or while, it was asked for something."""
 

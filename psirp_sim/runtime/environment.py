@@ -31,6 +31,10 @@ What a core may rely on
   only when `done` has been called**, and batches become durable in the order they were
   written. A crash keeps everything reported durable, plus some prefix of the rest.
   Whatever a core tells the world about a write, it tells from `done`.
+* **Power cuts.** Where the storage is not power-safe, a power cut keeps only some prefix of what
+  was reported durable: at least everything up to the last batch written with `sync`. After one,
+  `storage.epoch` is higher than before. A number that must not stand for two things is synced, or
+  is given together with that epoch.
 * **Randomness.** `random` is this node's own seeded stream; in the simulator it is the same
   in every run of the same seed.
 * **Traces and log.** `trace.emit(event)` and `log(message, **fields)` never block and never
@@ -81,14 +85,22 @@ class Link(Protocol):
 class Storage(Protocol):
     """What survives a crash of the node: an ordered map from keys to values."""
 
+    @property
+    def epoch(self) -> int:
+        """From 1; higher than in earlier incarnations when what one of them was told is durable may
+        be missing. It stays the same for as long as the storage is open."""
+
     def get(self, key: bytes) -> bytes | None:
         """The value last written, durable or not."""
 
     def scan(self, prefix: bytes) -> Iterable[tuple[bytes, bytes]]:
         """Every pair whose key begins with the prefix, in the order of the keys."""
 
-    def write(self, changes: Changes, done: Callable[[], None] | None = None) -> None:
-        """Apply all changes or none; `done` runs, later, once they are durable."""
+    def write(
+        self, changes: Changes, done: Callable[[], None] | None = None, *, sync: bool = False
+    ) -> None:
+        """Apply all changes or none; `done` runs, later, once they are durable. With `sync`, that
+        and everything written before survives a power cut, at the cost of a write to the disk."""
 
 
 class Log(Protocol):

@@ -21,6 +21,7 @@ class _Part:
     def __init__(self, storage: Storage, prefix: bytes) -> None:
         self._storage = storage
         self._prefix = prefix
+        self.epoch = storage.epoch
 
     def get(self, key: bytes) -> bytes | None:
         return self._storage.get(self._prefix + key)
@@ -29,8 +30,11 @@ class _Part:
         size = len(self._prefix)
         return [(key[size:], value) for key, value in self._storage.scan(self._prefix + prefix)]
 
-    def write(self, changes: Changes, done: Callable[[], None] | None = None) -> None:
-        self._storage.write({self._prefix + key: value for key, value in changes.items()}, done)
+    def write(
+        self, changes: Changes, done: Callable[[], None] | None = None, *, sync: bool = False
+    ) -> None:
+        prefixed = {self._prefix + key: value for key, value in changes.items()}
+        self._storage.write(prefixed, done, sync=sync)
 
 
 class Seat:

@@ -180,7 +180,7 @@ class UdpNode(AsyncioNode):
                 self._locate(link, [cast(IpAddress, address) for *_, address in found])
             except (OSError, UnicodeError) as error:
                 self.counters.lookup_errors += 1
-                self.log("a neighbour's host was not found", link=link.name, reason=error)
+                self.log("host.not_found", link=link.name, reason=error)
             await asyncio.sleep(LOOK_UP_EVERY)
 
     def _locate(self, link: NamedLink, found: list[IpAddress]) -> None:
@@ -196,7 +196,7 @@ class UdpNode(AsyncioNode):
         link.address = free[0]
         self._by_address[link.address] = link
         self._fast_links_stale = True
-        self.log("a neighbour's host was found", link=link.name, address=link.address)
+        self.log("host.found", link=link.name, address=link.address)
 
     # Links that others make
 
@@ -214,7 +214,7 @@ class UdpNode(AsyncioNode):
     def _remove_accepted(self, name: str) -> None:
         self.remove_link(name)
         self.counters.removed_links += 1
-        self.log("an accepted link was removed", link=name)
+        self.log("link.removed", link=name)
 
     def _make_way(self, address: IpAddress) -> None:
         """A link of our own leads to that address: it is the one that stays."""
@@ -254,7 +254,7 @@ class UdpNode(AsyncioNode):
         accepted.add(name)
         self._links_changed()
         self.counters.accepted_links += 1
-        self.log("a link was accepted", link=name, neighbour=neighbour)
+        self.log("link.accepted", link=name, neighbour=neighbour)
         return link
 
     # Forwarding

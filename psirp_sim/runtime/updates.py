@@ -26,6 +26,7 @@ from psirp_sim.publications.events import Event
 from psirp_sim.runtime.client_errors import ClientClosed, NotRegistered, Refused
 from psirp_sim.runtime.durations import SECOND
 from psirp_sim.wire.rendezvous import Code
+from traces import LogEvent
 
 Listener = Callable[[Event], object]
 """Gets one event after the other; what it returns is awaited if it can be."""
@@ -162,7 +163,7 @@ class Updates:
             while (event := await self._next()) is not None:
                 await self._hand_on(listener, event)
         except Refused as refusal:
-            _log.warning("%s", refusal)
+            _log.warning(LogEvent("subscription.refused", reason=refusal))
         finally:
             self._leave()
 
@@ -173,7 +174,7 @@ class Updates:
                 if isawaitable(result):
                     await result
             except Exception:
-                _log.exception("a listener failed and gets the event again in %g s", AGAIN)
+                _log.exception(LogEvent("listener.failed", again_s=AGAIN))
                 if self.closed:
                     return
                 await asyncio.sleep(AGAIN)

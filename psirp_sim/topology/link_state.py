@@ -151,7 +151,7 @@ class LinkStateDatabase:
         for origin in silent:
             del self._entries[origin]
         if silent:
-            self._env.log("link state forgotten", origins=",".join(silent))
+            self._env.log("link_state.forgotten", origins=",".join(silent))
             self._forget_derived()
             self._changed()
         for link in self._summarised.keys() - self._env.links.keys():
@@ -216,8 +216,9 @@ class LinkStateDatabase:
             self._outdoing = True
             self._outdoings += 1
             self._env.log(
-                "somebody speaks in our name: an earlier life of ours"
-                + (", or another node that is called like us" if self._outdoings > 1 else ""),
+                "name.taken",
+                by="an earlier life of this node"
+                + (", or another node of its name" if self._outdoings > 1 else ""),
                 times=self._outdoings,
             )
             pause = self._settings.hello_interval // 4 << min(self._outdoings - 1, 8)

@@ -135,7 +135,7 @@ class TopologyManager:
         active = managers[:1] == [self._env.node]
         if active != self.active:
             self.active = active
-            self._env.log("topology manager active" if active else "topology manager standing by")
+            self._env.log("manager.active" if active else "manager.standby")
             self._told.clear()
             self.trees.clear()
         if active:

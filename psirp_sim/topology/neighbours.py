@@ -121,9 +121,7 @@ class Neighbours:
         ours = self._settings.id_version
         if id_version not in (known.id_version, ours):
             # Not a fault: topics whose zone is the same in both lists have the same ids.
-            self._env.log(
-                "neighbour has another id version", link=link, theirs=id_version, ours=ours
-            )
+            self._env.log("neighbour.id_version", link=link, theirs=id_version, ours=ours)
         known.id_version = id_version
 
     def _answer(self, link: str) -> None:
@@ -182,7 +180,7 @@ class Neighbours:
 
     def _set_up(self, link: str, neighbour: Neighbour, up: bool) -> None:
         neighbour.up = up
-        self._env.log("link up" if up else "link down", link=link, neighbour=neighbour.node)
+        self._env.log("link.up" if up else "link.down", link=link, neighbour=neighbour.node)
         self._changed()
 
     def _clock_probe(self, peer: str, echo: tuple[int, int], sent: int, came: int) -> None:

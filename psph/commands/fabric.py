@@ -119,7 +119,7 @@ def _show_rendezvous(status: dict[str, Any]) -> None:
             [f"view: {key.replace('_', ' ')}", _plain(value)]
             for key, value in status["view"].items()
         ),
-        *([f"answered {code.replace('_', ' ')}", n] for code, n in status["requests"].items()),
+        *([f"answered {code.replace('_', ' ')}", n] for code, n in status["requests"].items() if n),
     ]
     print_table("\nrendezvous server", ["what", "value"], rows)
 

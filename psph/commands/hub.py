@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ import click
 
 from psph.configuration.addresses import check_public_url, parse_address
 from psph.errors import PsphError
+from psph.log_options import begin_log, log_options
+from traces import LogEvent
 
 if TYPE_CHECKING:
     from bootstrap import Server
@@ -35,6 +36,14 @@ _NETWORKS = "Private network that {} may be in, in CIDR form; may be repeated."
     help="Directory of the database and the admin token; made when there is none.",
 )
 @click.option("--public-url", metavar="URL", help="Where the world reaches the hub, if elsewhere.")
+@click.option(
+    "--admin",
+    metavar="HOST:PORT",
+    default="127.0.0.1:0",
+    show_default=True,
+    help="Where /metrics and /healthz are for operators; the log says which port 0 became.",
+)
+@click.option("--public-metrics", is_flag=True, help="Serve /metrics at --listen, too.")
 @click.option("--allow-fetch", metavar="CIDR", multiple=True, help=_NETWORKS.format("topics"))
 @click.option("--allow-callback", metavar="CIDR", multiple=True, help=_NETWORKS.format("callbacks"))
 @click.option(
@@ -74,10 +83,18 @@ _NETWORKS = "Private network that {} may be in, in CIDR form; may be repeated."
     show_default=True,
     help="How often DNS is asked again which zones have a fabric, for --domain.",
 )
+@click.option(
+    "--power-safe",
+    is_flag=True,
+    help="Sync every change to the disk before it is acknowledged, so that a power cut loses none.",
+)
+@log_options
 def hub(
     listen: str,
     data: Path,
     public_url: str | None,
+    admin: str,
+    public_metrics: bool,
     allow_fetch: tuple[str, ...],
     allow_callback: tuple[str, ...],
     topic_host: tuple[str, ...],
@@ -87,10 +104,13 @@ def hub(
     domain: str | None,
     dns: str | None,
     guide_check: float,
+    power_safe: bool,
+    log_format: str | None,
+    log_level: str | None,
 ) -> None:
     """Run a WebSub hub until Ctrl-C or SIGTERM.
 
-    Publishers and subscribers use /hub, browsers /stream; /metrics and /healthz are for operators.
+    Publishers and subscribers use /hub, browsers /stream; operators /metrics at --admin.
     When it serves, one line `ready http://HOST:PORT/` is printed. Private addresses are refused
     unless allowed: topics and callbacks come from strangers.
     """
@@ -100,10 +120,10 @@ def hub(
     from psph.hub_serving import be_quick
     from push_hub import HubSettings, Publisher
     from push_hub.addresses import parse_networks
-    from push_hub.logs import log_to
 
     try:
         host, port = parse_address(listen)
+        parse_address(admin)
         if public_url is not None:
             check_public_url("--public-url", public_url)
         data.mkdir(parents=True, exist_ok=True)
@@ -116,6 +136,7 @@ def hub(
             # Whoever can read the data directory may publish anything.
             publishers=(Publisher(token, "http"),),
             admin_token=token,
+            public_metrics=public_metrics,
             trusted_proxies=parse_networks(trusted_proxy),
             poll_every=poll,
             follow_after=60.0 if follow else None,
@@ -129,8 +150,8 @@ def hub(
             f"{data} cannot be used ({error.strerror}): choose another --data"
         ) from None
     be_quick()
-    log_to(sys.stderr)
-    loop.run(_serve(settings, data, host, port, way))
+    begin_log(log_format, log_level)
+    loop.run(_serve(settings, data, power_safe, (host, port), admin, way))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,33 +197,52 @@ async def _guided(way: _Way | None) -> AsyncIterator[dict[str, Any]]:
         yield found
 
 
-async def _serve(settings: HubSettings, data: Path, host: str, port: int, way: _Way | None) -> None:
+async def _serve(
+    settings: HubSettings,
+    data: Path,
+    power_safe: bool,
+    listen: tuple[str, int],
+    admin: str,
+    way: _Way | None,
+) -> None:
     async with _guided(way) as guided:
-        await _serve_guided(settings, data, host, port, guided)
+        chosen = guided | {"power_safe": power_safe}
+        await _serve_guided(settings, data, listen, admin, chosen)
 
 
 async def _serve_guided(
-    settings: HubSettings, data: Path, host: str, port: int, guided: dict[str, Any]
+    settings: HubSettings, data: Path, listen: tuple[str, int], admin: str, guided: dict[str, Any]
 ) -> None:
     from dataclasses import replace
 
     from aiohttp import web
 
+    from psph.admin_port import AdminPort
     from psph.hub_serving import serving
-    from push_hub import create_app
-    from push_hub.logs import event
+    from push_hub import Hub, create_app
 
     stopped = asyncio.Event()
     running = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         running.add_signal_handler(number, stopped.set)
+    port = AdminPort()
+
+    def started(hub: Hub) -> None:
+        port.before_scrape.append(hub.refresh_metrics)
 
     def make(url: str) -> web.Application:
-        return create_app(replace(settings, public_url=settings.public_url or url), data, **guided)
+        chosen = replace(settings, public_url=settings.public_url or url)
+        return create_app(chosen, data, started=started, registry=port.metrics, **guided)
 
-    async with serving(host, port, make) as url:
+    async with serving(*listen, make) as url, AsyncExitStack() as stack:
+        port.addresses["hub"] = url
+        try:
+            address = await port.serve(admin, stack)
+        except OSError as error:
+            raise PsphError(f"the admin port cannot be served: {error}") from None
         click.echo(f"ready {url}/")
-        event(_log, "started", address=url, public_url=settings.public_url or url)
+        public_url = settings.public_url or url
+        _log.info(LogEvent("hub.started", address=url, admin=address, public_url=public_url))
         await stopped.wait()
-        event(_log, "stopping")
-    event(_log, "stopped")
+        _log.info(LogEvent("hub.stopping"))
+    _log.info(LogEvent("hub.stopped"))

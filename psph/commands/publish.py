@@ -113,7 +113,8 @@ def _lines(report: PingReport | None) -> list[str]:
         return []
     later = None if report.next_s is None else f"in {report.next_s:.0f} s"
     if report.outcome == "news":
-        entries = "" if report.new_entries is None else f", {report.new_entries} new entries"
+        noun = "entry" if report.new_entries == 1 else "entries"
+        entries = "" if report.new_entries is None else f", {report.new_entries} new {noun}"
         owed = f", {report.owed} owed" if report.owed else ""
         again = f", next attempt {later}" if later else ""
         return [

@@ -101,7 +101,7 @@ class DnsConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                         " not there: add a table [[dns.key]] for it"
                     )
 
-    def settings(self, *, power_safe: bool) -> ServerSettings:
+    def settings(self) -> ServerSettings:
         """As the server wants it."""
         return ServerSettings(
             zones=tuple(zone.settings() for zone in self.zone),
@@ -115,5 +115,4 @@ class DnsConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 connection=self.connection_s,
                 answers_per_second=self.answers_per_second,
             ),
-            power_safe=power_safe,
         )

@@ -50,6 +50,8 @@ class HubConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Private networks that callbacks may be in nevertheless."""
     topic_hosts: list[str] = []
     """Whose topics it serves, subdomains included; empty: everybody's."""
+    public_metrics: bool = False
+    """Whether /metrics is served at `listen`, too, and not only at the admin port."""
     trusted_proxies: list[str] = []
     """Networks of reverse proxies whose X-Forwarded-For is believed."""
     poll_s: Annotated[float, Meta(ge=1)] | None = None
@@ -93,6 +95,7 @@ class HubConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 *(Publisher(each.token, each.prefix) for each in self.publisher),
             ),
             admin_token=token,
+            public_metrics=self.public_metrics,
             leases=LeaseBounds(shortest=self.shortest_lease_s),
             reader_lease=self.reader_lease_s,
             trusted_proxies=parse_networks(self.trusted_proxies),

@@ -24,6 +24,7 @@ from psph.configuration.bootstrap import BootstrapConfiguration
 from psph.configuration.chat import ChatConfiguration
 from psph.configuration.dns import DnsConfiguration
 from psph.configuration.hub import HubConfiguration, ProxyConfiguration
+from psph.configuration.log import LogConfiguration
 from psph.configuration.mobility import MobilityConfiguration
 from psph.configuration.publications import PublicationConfiguration
 from psph.configuration.rendezvous import RendezvousConfiguration
@@ -209,6 +210,7 @@ class NodeConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     hub: HubConfiguration = HubConfiguration()
     proxy: ProxyConfiguration = ProxyConfiguration()
     chat: ChatConfiguration = ChatConfiguration()
+    log: LogConfiguration = LogConfiguration()
     mobility: MobilityConfiguration = MobilityConfiguration()
 
     def __post_init__(self) -> None:

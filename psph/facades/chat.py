@@ -42,6 +42,13 @@ LARGEST: Final = 128 << 10
 _BURST: Final = 10
 """Seconds' worth of messages that may come at once."""
 _ID: Final = re.compile("[0-9a-f]{32}")
+COUNTED: Final = {
+    "chat_messages": "Messages of chat taken",
+    "chat_messages_again": "Messages of chat that had been taken before",
+    "chat_events": "Messages of chat sent to readers",
+    "chat_refused": "Updates of conversations that are no message of their sender",
+}
+"""Counters of the hub that chat adds."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -120,6 +127,7 @@ class Chat:
 
     async def run(self, app: web.Application) -> AsyncIterator[None]:
         """With the hub, which has started."""
+        app[HUB].counters.declare(COUNTED)
         self.presences = Presences(app[HUB], self.users.configuration.presence_s)
         yield
         await self.presences.stop()
@@ -188,12 +196,12 @@ async def _publish(hub: Hub, topic: Topic, message: Message, identity: str) -> s
                 raise NotServed(409, "id: another message has this one")
             # One that another PSPH took may have come here and to nobody else before that died.
             if known.position.publisher == hub.store.identity.publisher:
-                hub.counters["chat_messages_again"] += 1
+                hub.counters.add("chat_messages_again")
                 return str(known.position)
     body = messages.write(message)
     recorded = await hub.publish(topic, messages.CONTENT_TYPE, body, trace_id=identity)
     assert recorded is not None  # only what brings a position can be known
-    hub.counters["chat_messages"] += 1
+    hub.counters.add("chat_messages")
     return str(recorded.update.position)
 
 

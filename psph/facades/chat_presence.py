@@ -13,6 +13,7 @@ from psph.chat.message import CONTENT_TYPE
 from push_hub.context import Tasks, woken
 from push_hub.errors import Busy, HubError
 from push_hub.hub import Hub
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -84,4 +85,4 @@ class Presences:
         try:
             await self._hub.publish(presence_of(jid), CONTENT_TYPE, said, superseding=True)
         except HubError as error:
-            _log.error("it cannot be said whether somebody is there: %s", error)
+            _log.error(LogEvent("presence.failed", reason=error))

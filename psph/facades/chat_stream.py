@@ -36,11 +36,12 @@ from psph.chat.message import BadMessage
 from psph.chat.presence import MOST_SAYING, Sightings
 from psph.facades.chat_presence import Presences
 from push_hub.errors import Busy
-from push_hub.event_stream import HEARTBEAT, Event
+from push_hub.event_stream import HEARTBEAT, RETRY, Event
 from push_hub.hub import Hub
 from push_hub.keys import HUB
 from push_hub.store.records import Update
 from push_hub.streams import Stream
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ async def _send(request: web.Request, stream: Stream, reading: Reading) -> web.S
     waiting: asyncio.Future[Event | str | None] | None = None
     try:
         await response.prepare(request)
-        await response.write(b"retry: 3000\n\n")
+        await response.write(RETRY)
         for told in await reading.begin(stream):
             await response.write(told)
         written = loop.time()
@@ -199,7 +200,7 @@ class Reading:
             return b""
         if not self._seen[number].add(update.trace_id):
             return b""
-        self._hub.counters["chat_events"] += 1
+        self._hub.counters.add("chat_events")
         self._hub.context.tracer.browser_sent(update, direction.recipient)
         return _event(
             "message",
@@ -220,6 +221,8 @@ class Reading:
         if number is None:
             return b""  # of presence only the latest counts
         direction, resumes = self._read[number], notice.resumes
+        assert notice.after is not None  # no cursor is used
+        assert resumes is not None
         if resumes.publisher != notice.after.publisher and resumes.version == 1:
             return b""  # another PSPH of the sender goes on, and all that it has taken comes
         return _event(
@@ -249,8 +252,8 @@ class Reading:
         return _event("presence", {"jid": jid, "state": known.state, "since": since})
 
     def _refused(self, update: Update, error: BadMessage) -> None:
-        self._hub.counters["chat_refused"] += 1
-        _log.warning("%s is no message: %s", update.position, error)
+        self._hub.counters.add("chat_refused")
+        _log.warning(LogEvent("message.refused", position=update.position, reason=error))
 
 
 def _event(kind: str, data: dict[str, str | None], identity: str = "") -> bytes:

@@ -15,7 +15,7 @@ from psph.proxy.ports import WebUpdate
 from push_hub import Hub
 from push_hub.errors import Refused, StoreError
 from push_hub.store.records import Origin, Update
-from traces import TRACE_ID_BYTES, new_trace_id
+from traces import TRACE_ID_BYTES, LogEvent, new_trace_id
 
 _log = logging.getLogger(__name__)
 
@@ -120,9 +120,10 @@ class HubSide:
                 position=update.position,
                 trace_id=update.trace_id or new_trace_id(secrets.token_bytes(TRACE_ID_BYTES)),
                 published=update.published,
+                recorded_at=update.recorded_ms / 1_000 if update.recorded_ms else None,
             )
         except Refused as refusal:
-            _log.warning("an update of %s is not recorded: %s", topic.host, refusal)
+            _log.warning(LogEvent("update.refused", host=topic.host, reason=refusal))
 
     def deny(self, topic: Topic, reason: str) -> None:
         self._start(self._deny(topic, reason))
@@ -150,7 +151,7 @@ class HubSide:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("the proxy failed at its hub", exc_info=error)
+            _log.error(LogEvent("task.failed"), exc_info=error)
 
 
 async def _patiently(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -159,7 +160,7 @@ async def _patiently(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         try:
             return await ask()
         except StoreError as error:
-            _log.error("%s", error)
+            _log.error(LogEvent("store.failed", reason=error))
             await asyncio.sleep(_AGAIN)
 
 

@@ -18,6 +18,7 @@ from psirp_sim.publications.errors import NotPublished
 from psirp_sim.publications.events import Event, Gap, Update
 from psph.mobility.fabric_base import Beginning
 from psph.mobility.native_topics import ANY_SCOPE, NativeScopes, native_ids
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class FabricPort:
     ) -> None:
         ids, client = self._ids(topic), self._node.client
         if ids is None:
-            _log.warning("%r is published to, and is no topic", topic[:100])
+            _log.warning(LogEvent("publication.refused", topic=topic[:100], reason="not a topic"))
             return
         later = partial(self._later, done)
         offer = client.offers.get(ids)
@@ -81,7 +82,7 @@ class FabricPort:
             metadata = {_KIND: message.kind} if message.kind else None
             client.publish(*ids, message.body, metadata, position=position, done=later)
         except NotPublished as error:
-            _log.info("a publication waits: %s", error)
+            _log.info(LogEvent("publication.postponed", reason=error))
             again = partial(self.publish, topic, position, message, done)
             self._node.env.call_later(_AGAIN, again)
 

@@ -18,6 +18,7 @@ from push_hub.event_stream import Notice
 from push_hub.hub import Hub
 from push_hub.naming import is_web
 from push_hub.store.records import Update
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class HubSubscription:
             topic = identify(self._name)
         except InvalidTopic as error:
             # Nothing will ever be published there: the subscription is as good as in effect.
-            _log.info("a client subscribes to what is no topic: %s", error)
+            _log.info(LogEvent("subscription.refused", reason=error))
             self._listener.subscribed(self._name, None)
             return
         if not is_web(topic):
@@ -104,7 +105,7 @@ class HubSubscription:
                 finally:
                     self._hub.streams.shut(stream)
             except (Refused, StoreError) as error:
-                _log.info("a subscription for a client has to wait: %s", error)
+                _log.info(LogEvent("subscription.postponed", host=topic.host, reason=error))
             await asyncio.sleep(_AGAIN)
 
     def _begin(self, base: tuple[Position, ...]) -> None:
@@ -123,9 +124,11 @@ class HubSubscription:
 
     def _notice(self, notice: Notice) -> None:
         if notice.kind == "gap":
-            last = notice.resumes
+            after, last = notice.after, notice.resumes
+            assert after is not None  # no cursor is used
+            assert last is not None
             before = Position(last.publisher, last.epoch, last.version - 1)
-            self._listener.gap(self._name, notice.after.next(), before)
+            self._listener.gap(self._name, after.next(), before)
 
 
 def kind_of(content_type: str) -> str:

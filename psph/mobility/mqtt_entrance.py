@@ -24,8 +24,6 @@ from psph.mobility.mqtt_connection import Connection, Received
 KEEP = 24 * 3600
 """Seconds for which the broker keeps what comes while the entrance is down."""
 AGAIN = 1 * SECOND
-EPOCH = 1
-"""Numbers are durable, so they never begin anew."""
 _PUBLISHER = b"entrance/publisher"
 _LAST = b"entrance/last/"
 _GIVEN = b"entrance/given/"
@@ -36,6 +34,7 @@ class _Given(Struct, frozen=True):
 
     digest: bytes
     version: int
+    epoch: int = 1
 
 
 class Entrance:
@@ -50,7 +49,13 @@ class Entrance:
         env.storage.write({_PUBLISHER: stored})
         self._publisher = PublisherId(stored)
         scan = env.storage.scan
-        self._last = {k[len(_LAST) :].decode(): int.from_bytes(v) for k, v in scan(_LAST)}
+        # Numbers that a power cut took are never given again.
+        self._epoch = env.storage.epoch
+        self._last = {
+            key[len(_LAST) :].decode(): int.from_bytes(value[:8])
+            for key, value in scan(_LAST)
+            if (int.from_bytes(value[8:]) or 1) == self._epoch
+        }
         self._given = {
             int.from_bytes(key[len(_GIVEN) :]): msgspec.msgpack.decode(value, type=_Given)
             for key, value in scan(_GIVEN)
@@ -78,10 +83,10 @@ class Entrance:
         given = self._given.get(mid)
         if not (message.again and given is not None and given.digest == digest):
             self.numbered += 1
-            given = _Given(digest, self._last.get(topic, 0) + 1)
+            given = _Given(digest, self._last.get(topic, 0) + 1, self._epoch)
             self._last[topic] = given.version
             self._given[mid] = given
-        position = Position(self._publisher, EPOCH, given.version)
+        position = Position(self._publisher, given.epoch, given.version)
 
         def durable() -> None:
             if connection.open:
@@ -93,8 +98,8 @@ class Entrance:
             # packet id is used again; there are 65,535.
             connection.acknowledge(message)
 
-        changes = {
-            _LAST + topic.encode(): self._last[topic].to_bytes(8),
-            _GIVEN + mid.to_bytes(2): msgspec.msgpack.encode(given),
-        }
+        changes = {_GIVEN + mid.to_bytes(2): msgspec.msgpack.encode(given)}
+        if topic in self._last:
+            last = self._last[topic].to_bytes(8) + self._epoch.to_bytes(8)
+            changes[_LAST + topic.encode()] = last
         self.env.storage.write(changes, durable)

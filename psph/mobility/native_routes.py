@@ -24,7 +24,7 @@ from psph.mobility.fabric_port import kind_of
 from psph.mobility.native_topics import NativeScopes, native_ids
 from psph.mobility.routes import STREAM_HEADERS, address_of
 from push_hub.errors import BadRequest, Refused
-from push_hub.event_stream import HEARTBEAT, base_event, notice_event
+from push_hub.event_stream import HEARTBEAT, RETRY, base_event, notice_event
 from push_hub.stream_routes import NOW, positions_of
 
 MOST_TOPICS = 40
@@ -69,7 +69,7 @@ class NativeRoutes:
         try:
             response = web.StreamResponse(headers=STREAM_HEADERS)
             await response.prepare(request)
-            await response.write(b"retry: 3000\n\n")
+            await response.write(RETRY)
             for topic, (ids, after) in topics.items():
                 stream.follow(topic, ids, after)
             await stream.write(response)
@@ -173,7 +173,7 @@ def as_event(topic: str, event: Event) -> bytes:
             "content_type": kind_of(event.metadata),
             "body_b64": base64.b64encode(event.content).decode(),
         }
-        return f"id: {event.position}\ndata: {json.dumps(said)}\n\n".encode()
+        return f"data: {json.dumps(said)}\n\n".encode()
     if isinstance(event, Gap) and event.first > 1:
         after = Position(event.publisher, event.epoch, event.first - 1)
         resumes = Position(event.publisher, event.epoch, event.last + 1)

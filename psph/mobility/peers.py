@@ -24,6 +24,7 @@ from psph.guide import base_url as endpoint_url
 from psph.mobility.several import MOST, bundled, unbundled
 from push_hub.connecting import exact_url, reason_of
 from push_hub.siblings import base_url
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class KnownProxies:
             except (NothingFound, InvalidTopic):
                 named = False
             except BootstrapError as error:
-                _log.info("the zone of %s cannot be looked up: %s", name, error)
+                _log.info(LogEvent("zone.lookup_failed", peer=name, reason=error))
                 return False
             found = (named, time.monotonic() + _REMEMBERED)
         self._found[name] = found
@@ -97,7 +98,7 @@ class Peers:
         self._words: set[asyncio.Task[None]] = set()
         self._passed: dict[str, float] = {}
         self.answered: Callable[[str, bytes], None] = lambda name, packet: None
-        self.counters: Counter[str] = Counter()
+        self.counters = Counter({"crowded": 0, "unknown": 0, "failed": 0, "answered": 0})
 
     def send(self, name: str, packet: bytes) -> None:
         """Ask a proxy, or tell it a word. Nothing comes back when it cannot be reached: who wants
@@ -169,12 +170,12 @@ class Peers:
                     content += await answer.content.read(self._largest + 1 - len(content))
                 if answer.status != 200 or len(content) > self._largest:
                     self.counters["failed"] += len(packets)
-                    _log.info("%s answered %d", name, answer.status)
+                    _log.info(LogEvent("peer.refused", peer=name, status=answer.status))
                     return
                 answers = unbundled(content, answer.content_type)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             self.counters["failed"] += len(packets)
-            _log.info("%s cannot be asked: %s", name, reason_of(error))
+            _log.info(LogEvent("peer.unreachable", peer=name, reason=reason_of(error)))
             return
         self.counters["answered"] += len(answers)
         for each in answers:

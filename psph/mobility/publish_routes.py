@@ -27,7 +27,7 @@ from push_hub.fetching import passable_type
 from push_hub.keys import HUB
 from push_hub.requests import web_topic
 from push_hub.siblings import base_url
-from traces import TRACE_ID_BYTES, new_trace_id
+from traces import TRACE_ID_BYTES, LogEvent, new_trace_id
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class PublishRoutes:
         except (NothingFound, InvalidTopic):
             return None
         except BootstrapError as error:
-            _log.info("the zone of %s cannot be looked up: %s", topic.host, error)
+            _log.info(LogEvent("zone.lookup_failed", host=topic.host, reason=error))
             raise web.HTTPServiceUnavailable(text="no name server answers\n") from None
         if not found.proxies:
             return None

@@ -16,6 +16,7 @@ import aiohttp
 from identifiers import Position
 from mobility import Message
 from push_hub.connecting import exact_url
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +83,8 @@ class Publishing:
                 if answer.status in (200, 201):
                     return True
                 said = (await answer.content.read(200)).decode(errors="replace")
-                _log.warning("a publication waits: %d %s", answer.status, " ".join(said.split()))
+                reason = " ".join(said.split())
+                _log.warning(LogEvent("publication.postponed", status=answer.status, reason=reason))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            _log.info("a publication waits: %s", error)
+            _log.info(LogEvent("publication.postponed", reason=error or type(error).__name__))
         return False

@@ -120,7 +120,7 @@ class Roamer:
         secret = env.storage.get(_SECRET)
         if secret is None:
             secret = os.urandom(SECRET_BYTES)
-            env.storage.write({_SECRET: secret})
+            env.storage.write({_SECRET: secret}, sync=True)
         access = StreamAccess(
             self._connections,
             lambda name: self._urls[name],

@@ -88,7 +88,7 @@ class Routes:
         self._relay_rate = RateLimit(Rate(per_s, int(_BURST * per_s) + 1))
         self._relays: dict[str, asyncio.Future[bytes]] = {}
         self._relayed = 0
-        self.counters: Counter[str] = Counter()
+        self.counters = Counter({"misdirected": 0, "limited": 0, "malformed": 0})
 
     def add(self, app: web.Application) -> None:
         """Serve them."""
@@ -132,7 +132,7 @@ class Routes:
         packet: asyncio.Future[bytes] | None = None
         try:
             await response.prepare(request)
-            await response.write(b"retry: 1000\n\n" + alive_event(_HEARTBEAT))
+            await response.write(b"retry: 1000\n" + alive_event(_HEARTBEAT))
             while not ended.is_set():
                 packet = packet or asyncio.ensure_future(session.get())
                 either: set[asyncio.Future[Any]] = {packet, over}

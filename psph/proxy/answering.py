@@ -201,7 +201,7 @@ class Answering:
                 asker.channel.sid.raw, asker.reply, encode(answers), {"kind": "answers"}
             )
         except NotPublished as error:
-            self._env.log("answers cannot be published", error=str(error))
+            self._env.log("answers.not_published", reason=error)
             asker.timer = self._env.call_later(self._settings.retry, self._answer, asker)
             return
         asker.said = answers

@@ -136,7 +136,7 @@ class Asking:
             )
         except NotPublished as error:
             # Still being withdrawn, perhaps; the set is as large as it may be.
-            self._env.log("requests cannot be published", error=str(error))
+            self._env.log("requests.not_published", reason=error)
             return False
         self._counters["requests_sent"] += 1
         return True

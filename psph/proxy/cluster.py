@@ -97,6 +97,8 @@ class Member:
 
     said: Membership
     end: Timer
+    heard: int
+    """When it last said so."""
 
     @property
     def publisher(self) -> PublisherId:
@@ -206,6 +208,12 @@ class Cluster:
             map(self.has_others, self._settings.hosts)
         )
 
+    @property
+    def item(self) -> tuple[bytes, bytes]:
+        """Where one of our zones is announced."""
+        zone = next(iter(self._zones.values()))
+        return zone.sid.raw, zone.item.raw
+
     def _lately(self) -> dict[str, Remembered]:
         since = self._env.wall() - REMEMBERED
         return {name: each for name, each in self._remembered.items() if each.heard > since}
@@ -284,7 +292,7 @@ class Cluster:
                 self._client.offer(*item, key=settings.key)
             zone.said = self._client.publish(*item, encode(said), {"kind": "membership"})
         except NotPublished as error:
-            self._env.log("the other proxies cannot be told", error=str(error))
+            self._env.log("membership.not_published", reason=error)
             zone.soon.within(settings.retry)
             return
         for topic in pings:
@@ -326,7 +334,7 @@ class Cluster:
         if known is not None:
             known.end.cancel()
         end = self._env.call_later(int(said.lease * SECOND), self._end, said.node)
-        self.members[said.node] = Member(said, end)
+        self.members[said.node] = Member(said, end, self._env.now())
         self._remember(zone, said)
         if known is None or _matters(known.said) != _matters(said):
             self._changed()

@@ -19,8 +19,6 @@ What must hold besides:
 
 from __future__ import annotations
 
-from random import Random
-
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from identifiers import Position, identify
@@ -54,16 +52,16 @@ class ClusterTrial(ProxyTrial):
         """Those of the other suite have nothing to do with who writes a topic."""
         random = stream(self.world.seed, "joining")
         if random.random() < 0.3:
-            self._part(set(random.sample(self._fabric, len(self._fabric) // 2)), random)
+            part = set(random.sample(self._fabric, len(self._fabric) // 2))
+            self._part(part, random.randrange(self.duration))
         for name in sorted(self.proxies):
             if random.random() < 0.3:
                 self.joins[name] = random.randrange(self.duration)
 
-    def _part(self, part: set[str], random: Random) -> None:
-        """Cut all links between some nodes of the fabric and the others, for a while."""
+    def _part(self, part: set[str], until: int) -> None:
+        """Cut all links between some nodes of the fabric and the others, until then."""
         between = [key for key in self.world.channels if len(part.intersection(key)) == 1]
         between = [key for key in between if set(key) <= set(self._fabric)]
-        until = random.randrange(self.duration)
         for key in between:
             self.world.cut(*key)
             self.world.engine.at(until, self.world.heal, *key)

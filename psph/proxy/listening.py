@@ -164,7 +164,7 @@ class Listening:
         elif isinstance(event, Gap):
             self._counters["gaps"] += 1
             self._env.log(
-                "versions were lost", topic=listener.topic.canonical, first=event.first,
+                "versions.lost", topic=listener.topic.canonical, first=event.first,
                 last=event.last,
             )  # fmt: skip
         self._env.call_later(0, self._done, listener, event)

@@ -23,6 +23,9 @@ TOPIC = "topic"
 CONTENT_TYPE = "content-type"
 PUBLISHED = "published"
 """Present in the metadata of content that its publisher sent; what was fetched lacks it."""
+RECORDED = "recorded_ms"
+"""When the hub that numbered it did: milliseconds since 1970, in decimal. Who publishes without a
+hub leaves it out."""
 COVERED = "covered"
 """In what a proxy publishes: up to which epoch and version of its own stream somebody who followed
 the topic before lacks nothing, and in which turn it wrote this, the fencing epoch of its lease. Who
@@ -30,6 +33,7 @@ publishes without a hub has nobody to take over from."""
 DEFAULT_TYPE = "application/octet-stream"
 
 _TRACE_ID = re.compile("[0-9a-f]{32}")
+_RECORDED = re.compile("[0-9]{1,15}")
 _COVERED = re.compile(r"([0-9]{1,19})\.([0-9]{1,19})\.([0-9]{1,19})")
 _LONGEST_TYPE = 1_000
 
@@ -109,6 +113,8 @@ class Mapping:
         }
         if update.published:
             described[PUBLISHED] = "1"
+        if update.recorded_ms:
+            described[RECORDED] = str(update.recorded_ms)
         return described
 
     # From the fabric to the web
@@ -133,6 +139,7 @@ class Mapping:
         if not update.signed and (is_of_jid(topic.canonical) or not self._accept_unsigned):
             raise Refused("unsigned")
         trace_id = metadata.get(TRACE_ID, "")
+        recorded = _RECORDED.fullmatch(metadata.get(RECORDED, ""))
         return WebUpdate(
             topic.canonical,
             update.position,
@@ -140,6 +147,7 @@ class Mapping:
             update.content,
             trace_id if _TRACE_ID.fullmatch(trace_id) else "",
             PUBLISHED in metadata,
+            0 if recorded is None else int(recorded[0]),
         )
 
     @staticmethod

@@ -394,7 +394,7 @@ class Origin:
             )
         except NotPublished as error:
             self._counters["not_published"] += 1
-            self._env.log("not published", topic=own.topic.canonical, error=str(error))
+            self._env.log("version.not_published", topic=own.topic.canonical, reason=error)
             self._shut(own)
             if self._is_next(own, update.position) and not isinstance(error, HistoryFull):
                 # It is too large, and will be. The others must not wait for it for ever.

@@ -27,7 +27,7 @@ class WebUpdate:
     published: bool = False
     """Sent by its publisher rather than fetched: each one counts."""
     recorded_ms: int = field(default=0, compare=False)
-    """When the hub that numbered it did, by its wall clock; 0 where it came over the fabric."""
+    """When the hub that numbered it did, by its wall clock; 0 where that is not known."""
 
     @property
     def is_unique(self) -> bool:

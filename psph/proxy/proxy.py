@@ -31,6 +31,13 @@ from psph.proxy.settings import ProxySettings
 from psph.proxy.writing import Writing
 
 SHORTLY = 20 * MILLISECOND
+COUNTED = (
+    "published", "received", "not_published", "history_exceeded", "gaps", "wrong_topic",
+    "no_topic", "unsigned", "requests_sent", "answers_sent", "malformed_requests",
+    "malformed_answers", "refused", "requests_refused", "requests_left_out", "proxies_left_out",
+    "members_left_out", "handed_over", "malformed_memberships",
+)  # fmt: skip
+"""What the proxy did and refused; each is counted from 0."""
 
 
 class Proxy:
@@ -50,7 +57,7 @@ class Proxy:
         self.node = node
         self.web = web
         self.directory = directory
-        self.counters: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
         self.mapping = Mapping(registry, self.counters, settings.accept_unsigned)
         self.control = Control(env, self._wish_changed)
         self.begun = False
@@ -79,9 +86,10 @@ class Proxy:
             changed=self._members_changed,
             pinged=self._pinged_elsewhere,
         )
+        self.writing = Writing(self.env, self.settings, self.node.rendezvous.writers, self.cluster)
         self.origin = Origin(
             *shared,
-            Writing(self.env, self.settings, self.node.rendezvous.writers, self.cluster),
+            self.writing,
             self.cluster,
             self.mapping,
             self.web,
@@ -188,7 +196,13 @@ class Proxy:
     def _answered(self, topic: str, answer: Answer | None) -> None:
         self.inflow.answered(topic, answer)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether an update can cross at once."""
+        return self.begun and self.writing.is_ready
+
     def _members_changed(self) -> None:
+        self.writing.try_votes()
         for topic in self.control.topics(Side.WEB):
             self.origin.attend(topic, True)
             self.inflow.turned(topic)
@@ -236,6 +250,7 @@ class Proxy:
                 }
                 for each in list(self.origin.topics.values())[:1_000]
             },
+            "ready": self.is_ready,
             "alone": self.cluster.is_alone,
             "others": {
                 name: {"hosts": member.said.hosts, "publisher": member.said.publisher}

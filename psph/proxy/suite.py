@@ -4,7 +4,8 @@ Two or three domains with a proxy each, sometimes two proxies that answer for di
 domain; forwarding nodes, two rendezvous servers, two topology managers. Websites ping their hub or
 are only followed by it, and one publishes natively, with its zone's key; readers come and go; zones
 lose their records and get them back; somebody with a stranger's key, or with another topic's name,
-publishes what they must not. Nodes crash and stand still, links are cut and storm.
+publishes what they must not. Nodes crash, some of those without a hub with their power, and stand
+still, links are cut and storm.
 
 What must hold:
 
@@ -118,6 +119,10 @@ class ProxyTrial:
             self.world.add_node("forger", lambda env: Forger(env, self), self._clock())
             self._connect("forger", random.sample(self._fabric, 1), lossy)
         self._extras(lossy)
+        power = stream(self.world.seed, "power cuts")
+        for name, node in self.world.nodes.items():
+            # A model of a hub that loses its power would need another idea of what it recorded.
+            node.crash_cuts_power = name not in self.proxies and power.random() < 0.3
         self._plan()
         self.world.run_for(0)
 
@@ -232,9 +237,7 @@ class ProxyTrial:
 
     # What is told to the trial
 
-    def publishing(
-        self, peer: ProxyPeer, item: Item, position: Position, turn: int | None
-    ) -> None:
+    def publishing(self, peer: ProxyPeer, item: Item, position: Position, turn: int | None) -> None:
         """Somebody publishes what its hub has numbered, with a lease or (None) without."""
         name = peer.env.node
         if turn is not None:

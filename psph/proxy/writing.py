@@ -42,6 +42,8 @@ class Turn:
         self.waiting: Timer | None = None
         """Until we ask for a lease that should be another's, or may not be needed."""
         self.rests_until = 0
+        self.gained = 0
+        """When we got the lease."""
         self.clock_bound_ms = writing.clock_bound_ms
         self._writing = writing
         self._changed = changed
@@ -93,6 +95,19 @@ class Writing:
         self._cluster = cluster
         self.clock_bound_ms = leases.clock_bound // MILLISECOND
         self.node = env.node
+        self._tried = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether what there is to write can be written at once: we are alone, or servers vote."""
+        return self._cluster.is_alone or self._leases.votes_given
+
+    def try_votes(self) -> None:
+        """Find out whether servers vote, by a lease that nobody needs; once is enough."""
+        if not self._tried and not self._cluster.is_alone:
+            self._tried = True
+            lease = self._leases.acquire(*self._cluster.item, lambda lease: lease.release())
+            lease.found = lease.release
 
     def begin(self, topic: Topic, changed: Callable[[], None]) -> Turn:
         """Want to write a topic; `changed` when the turn came, went, or was found to be another's;
@@ -151,7 +166,8 @@ class Writing:
         owner = self._cluster.belongs_to(turn.topic)
         if settled or owner == self.node or self._env.now() < turn.rests_until:
             return ""
-        return owner
+        # Who was not heard of since we got the lease may have lost it by dying.
+        return owner if self._cluster.members[owner].heard > turn.gained else ""
 
     def hand_over(self, turn: Turn, successor: str) -> None:
         """Let another one write, and stand by."""
@@ -186,6 +202,10 @@ class Writing:
         topic = turn.topic
         if self._cluster.is_met(topic.host):
             turn.lease = self._leases.acquire(
-                topic.sid.raw, topic.rid.raw, lambda lease: turn.told()
+                topic.sid.raw, topic.rid.raw, lambda lease: self._lease_changed(turn)
             )
             turn.lease.found = turn.told
+
+    def _lease_changed(self, turn: Turn) -> None:
+        turn.gained = self._env.now()
+        turn.told()

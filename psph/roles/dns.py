@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import partial
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import Gauge
 
 from bootstrap.server.keeping import KeepingError
 from bootstrap.server.serving import NameServer
+from psph.admin_port import PlainCounters
 from psph.configuration.dns import DnsConfiguration
 from psph.errors import PsphError
 from psph.roles.process import Process
@@ -15,11 +16,10 @@ from psph.roles.process import Process
 
 async def start(process: Process, dns: DnsConfiguration) -> NameServer:
     """Serve the zones of the configuration."""
-    settings = dns.settings(power_safe=process.configuration.node.power_safe)
-    server = NameServer(settings, process.data / "zones.sqlite")
+    server = NameServer(dns.settings(), process.data / "zones.sqlite")
     # Before it begins: whoever asks meanwhile is told so.
     process.health["dns"] = lambda: "" if server.serving else "starting"
-    process.metrics.register(DnsCollector(server))
+    _measure(process, server)
     try:
         await process.stack.enter_async_context(server)
     except KeepingError as error:
@@ -27,37 +27,39 @@ async def start(process: Process, dns: DnsConfiguration) -> NameServer:
     return server
 
 
-class DnsCollector:
-    """The counters of the name server, read when Prometheus asks."""
+_COUNTED = {
+    "questions": ("question", "Questions by how they were answered"),
+    "updates": ("update", "Dynamic updates by how they were answered"),
+    "transfers": ("transfer", "Zone transfers by how they were answered"),
+    "other": ("other", "Messages that are none of these"),
+}
 
-    def __init__(self, server: NameServer) -> None:
-        self._server = server
 
-    def collect(self) -> Iterable[Metric]:
-        yield self._counted("questions", "question", "Questions by how they were answered")
-        yield self._counted("updates", "update", "Dynamic updates by how they were answered")
-        yield self._counted("transfers", "transfer", "Zone transfers by how they were answered")
-        yield self._counted("other", "other", "Messages that are none of these")
-        connections = GaugeMetricFamily("psph_dns_connections", "Open connections over TCP")
-        connections.add_metric([], self._server.connections.open)
-        yield connections
-        refused = CounterMetricFamily("psph_dns_refused_connections", "Connections beyond a limit")
-        refused.add_metric([], self._server.connections.refused)
-        yield refused
-        if not self._server.serving:
-            return
-        serials = GaugeMetricFamily("psph_dns_serial", "The serial of a zone", labels=["zone"])
-        records = GaugeMetricFamily("psph_dns_records", "Records of a zone", labels=["zone"])
-        for zone in self._server.zones():
+def _measure(process: Process, server: NameServer) -> None:
+    def counted(kind: str) -> dict[str, float]:
+        return {rcode: count for (of, rcode), count in server.counters.items() if of == kind}
+
+    registry = process.metrics
+    for name, (kind, meaning) in _COUNTED.items():
+        registry.register(
+            PlainCounters(f"psph_dns_{name}", meaning, partial(counted, kind), "rcode")
+        )
+    refused = PlainCounters(
+        "psph_dns_refused_connections",
+        "Connections beyond a limit",
+        lambda: {"": server.connections.refused},
+        None,
+    )
+    registry.register(refused)
+    connections = Gauge("psph_dns_connections", "Open connections over TCP", registry=registry)
+    connections.set_function(lambda: server.connections.open)
+    serials = Gauge("psph_dns_serial", "The serial of a zone", ["zone"], registry=registry)
+    records = Gauge("psph_dns_records", "Records of a zone", ["zone"], registry=registry)
+
+    async def look_at_zones() -> None:
+        for zone in server.zones() if server.serving else ():
             origin = zone.origin.to_text(True)
-            serials.add_metric([origin], zone.serial)
-            records.add_metric([origin], zone.count)
-        yield serials
-        yield records
+            serials.labels(origin).set(zone.serial)
+            records.labels(origin).set(zone.count)
 
-    def _counted(self, name: str, kind: str, meaning: str) -> Metric:
-        family = CounterMetricFamily(f"psph_dns_{name}", meaning, labels=["rcode"])
-        for (counted, rcode), count in list(self._server.counters.items()):
-            if counted == kind:
-                family.add_metric([rcode], count)
-        return family
+    process.before_scrape.append(look_at_zones)

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
+from typing import cast
 
 from aiohttp import web
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import Gauge
 
 from psirp_sim.node import FabricNode
 from psirp_sim.rendezvous.server import RendezvousServer
 from psirp_sim.runtime.asyncio_node import AsyncioNode
 from psirp_sim.runtime.faults import FaultyNode
 from psirp_sim.runtime.pcap import PcapWriter
+from psph.admin_port import PlainCounters
 from psph.roles import fabric_faults, fabric_tree
 from psph.roles.process import PROCESS, Process
 
@@ -35,7 +36,7 @@ def add(process: Process, node: AsyncioNode, core: FabricNode) -> None:
     """Show a node of the fabric at the admin port of its process."""
     app = process.app
     app[NODE], app[CORE] = node, core
-    process.metrics.register(FabricCollector(node, core))
+    _measure(process, node, core)
     process.health["fabric"] = lambda: "" if core.begun else "starting"
     app.router.add_get("/fabric/status", status)
     app.router.add_get("/fabric/tree", partial(fabric_tree.tree, core))
@@ -47,66 +48,54 @@ def add(process: Process, node: AsyncioNode, core: FabricNode) -> None:
     app.router.add_post("/rendezvous/remove/{server}", remove)
 
 
-class FabricCollector:
-    """The counters of a node, read when Prometheus asks."""
+_CONTROL = ("malformed", "wrong_key", "false_deliveries", "too_long")
+_HELD = ("clients", "registrations", "scopes", "items", "untold_matches")
 
-    def __init__(self, node: AsyncioNode, core: FabricNode) -> None:
-        self._node = node
-        self._core = core
 
-    def collect(self) -> Iterable[Metric]:
-        links = GaugeMetricFamily("psph_link_up", "Whether a link works both ways", labels=["link"])
-        up = set(self._core.neighbours.up()) if self._core.begun else set()
-        for link in self._node.links:
-            links.add_metric([link], link in up)
-        yield links
-        events = CounterMetricFamily(
-            "psph_forwarding", "Data packets, by what became of them", labels=["what"]
-        )
-        for what, count in self._core.forwarding.as_dict().items():
-            events.add_metric([what], count)
-        yield events
-        packets = CounterMetricFamily("psph_socket", "Events at the socket", labels=["what"])
-        for what in asdict(self._node.counters):
-            packets.add_metric([what], getattr(self._node.counters, what))
-        yield packets
-        yield from self._rendezvous()
-        control = CounterMetricFamily(
-            "psph_control", "Control messages and deliveries that went wrong", labels=["what"]
-        )
-        for what in ("malformed", "wrong_key", "false_deliveries"):
-            control.add_metric([what], self._core.counters[what])
-        yield control
-        if not self._core.begun:
-            return
-        publications = CounterMetricFamily(
-            "psph_publications",
+def _measure(process: Process, node: AsyncioNode, core: FabricNode) -> None:
+    """Numbers that are read from the node at a scrape."""
+
+    def publications() -> dict[str, int]:
+        return dict(core.client.counters) if core.begun else {}
+
+    def requests() -> dict[str, int]:
+        return {} if core.server is None else dict(core.server.counters)
+
+    registry = process.metrics
+    for name, meaning, read in (
+        ("forwarding", "Data packets, by what became of them", core.forwarding.as_dict),
+        ("socket", "Events at the socket", lambda: asdict(node.counters)),
+        (
+            "control",
+            "Control messages and deliveries that went wrong",
+            lambda: {what: core.counters[what] for what in _CONTROL},
+        ),
+        (
+            "publications",
             "Publications that came for listeners here, and why some were dropped",
-            labels=["what"],
+            publications,
+        ),
+    ):
+        registry.register(PlainCounters(f"psph_{name}", meaning, read))
+    if "rendezvous" in core.roles:
+        meaning = "Registrations by how they ended"
+        registry.register(PlainCounters("psph_rendezvous_requests", meaning, requests, "code"))
+        held = Gauge(
+            "psph_rendezvous", "What the rendezvous server holds", ["what"], registry=registry
         )
-        for what, count in list(self._core.client.counters.items()):
-            publications.add_metric([what], count)
-        yield publications
+    links = Gauge("psph_link_up", "Whether a link works both ways", ["link"], registry=registry)
 
-    def _rendezvous(self) -> Iterable[Metric]:
-        server = self._core.server
-        if server is None:
-            return
-        held = GaugeMetricFamily(
-            "psph_rendezvous", "What the rendezvous server holds", labels=["what"]
-        )
-        status = server.status()
-        for what in ("clients", "registrations", "scopes", "items", "untold_matches"):
-            value = status[what]
-            assert isinstance(value, int)
-            held.add_metric([what], value)
-        yield held
-        requests = CounterMetricFamily(
-            "psph_rendezvous_requests", "Registrations by how they ended", labels=["code"]
-        )
-        for code, count in server.counters.items():
-            requests.add_metric([code], count)
-        yield requests
+    async def look_at_the_node() -> None:
+        up = set(core.neighbours.up()) if core.begun else set()
+        links.clear()  # those that were accepted end, too
+        for link in node.links:
+            links.labels(link).set(link in up)
+        if core.server is not None:
+            status = core.server.status()
+            for what in _HELD:
+                held.labels(what).set(cast("int", status[what]))
+
+    process.before_scrape.append(look_at_the_node)
 
 
 async def status(request: web.Request) -> web.Response:

@@ -41,6 +41,10 @@ async def start(
         )
         process.stack.push_async_callback(resolver.close)
 
+    def hub_started(hub: Hub) -> None:
+        process.before_scrape.append(hub.refresh_metrics)
+        started(hub)
+
     def make(url: str) -> web.Application:
         settings = configuration.settings(url, process.token)
         app = create_app(
@@ -50,8 +54,10 @@ async def start(
             node=node.name,
             domain=node.domain,
             resolver=resolver,
-            started=started,
+            started=hub_started,
             siblings=siblings,
+            registry=process.metrics,
+            power_safe=node.power_safe,
         )
         extend(app)
         mobility.add(

@@ -10,6 +10,7 @@ from psirp_sim.runtime.accepting import link_name
 from psirp_sim.runtime.asyncio_node import AsyncioNode
 from psirp_sim.runtime.udp import UdpNode
 from psph.configuration.node import FabricConfiguration
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +57,9 @@ class Joining:
                 self._link(node, self._resolver.order(found.rendezvous))
             except BootstrapError as error:
                 pause, self.state = _RETRY, f"no rendezvous server found: {error}"
-                _log.warning("%s: %s", self._domain, self.state)
+                _log.warning(
+                    LogEvent("rendezvous.lookup_failed", domain=self._domain, reason=error)
+                )
             await asyncio.sleep(pause)
 
     def _link(self, node: UdpNode, servers: list[Endpoint]) -> None:
@@ -65,7 +68,7 @@ class Joining:
                 name = link_name("rv", address, server.port)
                 if name not in node.links and len(node.links) < _MOST:
                     node.add_link(name, (address, server.port))
-                    _log.info("a link to the rendezvous server %s", name)
+                    _log.info(LogEvent("link.added", link=name))
         self.state = f"linked to {len(node.links)} rendezvous servers found in DNS"
         if not node.links:
             self.state = f"DNS names no rendezvous server for {self._domain}"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 from aiohttp import web
 from aiohttp.abc import AbstractResolver
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Gauge
 
 from bootstrap import Resolver
 from mobility import PubSub
-from mobility.ahead.preparation import Preparation
+from mobility.proxy import MobilityProxy
+from psph.admin_port import PlainCounters
 from psph.mobility.hub_port import HubPort
 from psph.mobility.proxy import RunningProxy
 from psph.roles.process import Process
@@ -46,7 +47,7 @@ def add(
     )
     proxy.add(app, public_url)
     process.health["mobility"] = lambda: "" if proxy.core is not None else "starting"
-    process.metrics.register(MobilityCollector(proxy))
+    _measure(process.metrics, proxy)
     process.app.router.add_get("/mobility/status", partial(_status, proxy))
 
 
@@ -54,58 +55,53 @@ async def _status(proxy: RunningProxy, request: web.Request) -> web.Response:
     return web.json_response(proxy.status())
 
 
-class MobilityCollector:
-    """The counters of a mobility proxy, read when Prometheus asks."""
+def _measure(registry: CollectorRegistry, proxy: RunningProxy) -> None:
+    """Numbers that are read from the proxy at a scrape; 0 while its core has not begun."""
 
-    def __init__(self, proxy: RunningProxy) -> None:
-        self._proxy = proxy
-
-    def collect(self) -> Iterable[Metric]:
-        proxy = self._proxy
-        events = CounterMetricFamily(
-            "psph_mobility_events", "What the mobility proxy did, and refused", labels=["what"]
-        )
-        for what, count in proxy.counters().items():
-            events.add_metric([what], count)
+    def events() -> dict[str, float]:
         core = proxy.core
-        if core is not None:
-            for what, count in core.ahead.counters.items():
-                events.add_metric([f"prepare_{what}"], count)
-        yield events
-        sessions = GaugeMetricFamily("psph_mobility_sessions", "Clients that are connected")
-        sessions.add_metric([], len(proxy.sessions))
-        yield sessions
-        stays = GaugeMetricFamily(
-            "psph_mobility_stays", "Stays that are kept, by state", labels=["state"]
-        )
-        handlers = () if core is None else tuple(core.handlers.values())
-        for state in ("here", "away", "expired"):
-            stays.add_metric([state], sum(each.state == state for each in handlers))
-        yield stays
-        waiting = GaugeMetricFamily(
-            "psph_mobility_buffered_bytes", "What waits for clients that are away"
-        )
-        waiting.add_metric([], sum(each.buffer.bytes for each in handlers))
-        yield waiting
-        if core is not None:
-            yield from _prepared(core.ahead)
+        ahead = {} if core is None else core.ahead.counters
+        prepared = {f"prepare_{what}": count for what, count in ahead.items()}
+        return {**proxy.counters(), **prepared}
 
+    def gauge(name: str, meaning: str, read: Callable[[MobilityProxy], int], **label: str) -> None:
+        gauges = by_name.get(name)
+        if gauges is None:
+            gauges = by_name[name] = Gauge(
+                f"psph_mobility_{name}", meaning, tuple(label), registry=registry
+            )
+        child = gauges.labels(**label) if label else gauges
+        child.set_function(lambda: 0 if proxy.core is None else read(proxy.core))
 
-def _prepared(ahead: Preparation) -> Iterable[Metric]:
-    neighbours = GaugeMetricFamily(
-        "psph_mobility_neighbours", "Proxies that clients move to and come from"
+    def stays(state: str, core: MobilityProxy) -> int:
+        return sum(each.state == state for each in core.handlers.values())
+
+    by_name: dict[str, Gauge] = {}
+    meaning = "What the mobility proxy did, and refused"
+    registry.register(PlainCounters("psph_mobility_events", meaning, events))
+    gauge("sessions", "Clients that are connected", lambda core: len(proxy.sessions))
+    for state in ("here", "away", "expired"):
+        gauge("stays", "Stays that are kept, by state", partial(stays, state), state=state)
+    gauge(
+        "buffered_bytes",
+        "What waits for clients that are away",
+        lambda core: sum(each.buffer.bytes for each in core.handlers.values()),
     )
-    neighbours.add_metric([], len(ahead.neighbours.known))
-    yield neighbours
-    contexts = GaugeMetricFamily(
-        "psph_mobility_contexts", "Contexts kept for other proxies, by state", labels=["state"]
+    gauge(
+        "neighbours",
+        "Proxies that clients move to and come from",
+        lambda core: len(core.ahead.neighbours.known),
     )
-    active = ahead.contexts.active
-    contexts.add_metric(["active"], active)
-    contexts.add_metric(["passive"], len(ahead.contexts) - active)
-    yield contexts
-    size = GaugeMetricFamily(
-        "psph_mobility_context_bytes", "Of these contexts, with what is buffered for them"
+    meaning = "Contexts kept for other proxies, by state"
+    gauge("contexts", meaning, lambda core: core.ahead.contexts.active, state="active")
+    gauge(
+        "contexts",
+        meaning,
+        lambda core: len(core.ahead.contexts) - core.ahead.contexts.active,
+        state="passive",
     )
-    size.add_metric([], ahead.contexts.bytes)
-    yield size
+    gauge(
+        "context_bytes",
+        "Of these contexts, with what is buffered for them",
+        lambda core: core.ahead.contexts.bytes,
+    )

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import msgspec
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import Gauge
 
-from psph import __version__, admin_token
+from psph import admin_token
+from psph.admin_port import AdminPort, PlainCounters
 from psph.configuration import NodeConfiguration
-from psph.trace_writer import BothSinks, RecentEvents, TraceWriter
+from psph.trace_writer import BothSinks, RecentEvents, TraceCounters, TraceWriter
 from traces import NullSink, TraceSink
 
 PROCESS: web.AppKey[Process] = web.AppKey("process")
 
 
-class Process:
+class Process(AdminPort):
     """A running `psph serve`. What a role starts it puts on the stack, to be ended in turn."""
 
     def __init__(
         self, configuration: NodeConfiguration, directory: Path, stack: AsyncExitStack
     ) -> None:
+        super().__init__()
         self.configuration = configuration
         self.directory = directory
         """Relative paths of the configuration are relative to it."""
@@ -32,16 +35,11 @@ class Process:
         self.token = admin_token.keep(self.data)
         self.recent = RecentEvents(configuration.traces.recent)
         self.trace = self._trace_sink()
-        self.metrics = CollectorRegistry()
-        self.health: dict[str, Callable[[], str]] = {}
-        """For each role what is the matter with it, in a word; "" when it does its work."""
-        self.addresses: dict[str, str] = {}
-        """Where the roles serve, by role: ports may be the system's choice."""
-        self.app = web.Application()
-        """Of the admin port; roles add their own paths."""
+        self.awaited: list[Callable[[], Awaitable[None]]] = []
+        """What roles wait for before the node is said to be ready."""
+        self.admin = ""
+        """The address of the admin port, once it is served."""
         self.app[PROCESS] = self
-        self.app.router.add_get("/healthz", healthz)
-        self.app.router.add_get("/metrics", metrics)
         if configuration.traces.recent:
             self.app.router.add_get("/traces/recent", recent_traces)
 
@@ -49,9 +47,24 @@ class Process:
         settings, node = self.configuration.traces, self.configuration.node
         if settings.directory is None:
             return self.recent if settings.recent else NullSink()
-        writer = TraceWriter(self.directory / settings.directory, node.name, node.domain, settings)
+        directory = self.directory / settings.directory
+        settings = msgspec.structs.replace(settings, fsync=settings.fsync or node.power_safe)
+        writer = TraceWriter(directory, node.name, node.domain, settings)
         self.stack.enter_context(writer)
+        self._measure(writer)
         return BothSinks(writer, self.recent) if settings.recent else writer
+
+    def _measure(self, writer: TraceWriter) -> None:
+        def counted() -> dict[str, float]:
+            counters = writer.counters
+            return {what: getattr(counters, what) for what in _TRACES_COUNTED}
+
+        meaning = "Trace events by what became of them; files, their bytes, and failed attempts"
+        self.metrics.register(PlainCounters("psph_traces", meaning, counted))
+        waiting = Gauge(
+            "psph_traces_waiting", "Trace events not on disk yet", registry=self.metrics
+        )
+        waiting.set_function(lambda: writer.counters.waiting)
 
     def check_token(self, request: web.Request) -> None:
         """Refuse a request that would change something and does not show the admin token."""
@@ -59,16 +72,7 @@ class Process:
             raise web.HTTPUnauthorized(text="this needs the node's admin token\n")
 
 
-async def healthz(request: web.Request) -> web.Response:
-    """200 once every role has taken up its work; else what each of them lacks."""
-    troubles = {role: ask() for role, ask in request.app[PROCESS].health.items()}
-    lacking = {role: trouble for role, trouble in troubles.items() if trouble}
-    answer: dict[str, object] = {"status": "starting" if lacking else "ok", "version": __version__}
-    if addresses := request.app[PROCESS].addresses:
-        answer["addresses"] = addresses
-    if lacking:
-        answer["roles"] = lacking
-    return web.json_response(answer, status=503 if lacking else 200)
+_TRACES_COUNTED = tuple(what for what in TraceCounters.__struct_fields__ if what != "waiting")
 
 
 async def recent_traces(request: web.Request) -> web.Response:
@@ -77,11 +81,3 @@ async def recent_traces(request: web.Request) -> web.Response:
     if not after.isdecimal() or len(after) > 18:
         raise web.HTTPBadRequest(text="after is the number of the last event you have\n")
     return web.json_response(request.app[PROCESS].recent.after(int(after)))
-
-
-async def metrics(request: web.Request) -> web.Response:
-    """Prometheus text format."""
-    return web.Response(
-        body=generate_latest(request.app[PROCESS].metrics),
-        headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
-    )

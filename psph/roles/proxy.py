@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import logging
 from dataclasses import asdict, replace
 from functools import partial
 
 from aiohttp import web
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import Gauge
 
 from bootstrap import Resolver
 from bootstrap.registration import Registrar
+from psph.admin_port import PlainCounters
 from psph.configuration.bootstrap import BootstrapConfiguration
 from psph.configuration.hub import ProxyConfiguration
+from psph.configuration.rendezvous import RendezvousConfiguration
 from psph.directory import DnsDirectory
 from psph.facades.carrier import ProxyCarrier
 from psph.facades.chat import Users, add_chat
@@ -32,9 +34,14 @@ from psph.roles.fabric import RunningNode
 from psph.roles.joining import Joining
 from psph.roles.process import Process
 from push_hub import Hub
+from traces import LogEvent
 
 PROXY: web.AppKey[Proxy] = web.AppKey("proxy", Proxy)
 _BEGINNING = 0.005
+_WITHOUT_SERVERS = 10.0
+"""Seconds that a rendezvous server is waited for."""
+
+_log = logging.getLogger(__name__)
 
 
 async def start(process: Process, running: RunningNode) -> None:
@@ -59,6 +66,7 @@ async def start(process: Process, running: RunningNode) -> None:
         started_hub.listen(lambda update: proxy.recorded(web_update(update)))
         proxy.start()
         started_hub.carry(ProxyCarrier(proxy, configuration.admit_s))
+        process.awaited.append(partial(_until_ready, proxy, process.configuration.rendezvous))
         _show(process, proxy, joining)
 
     keys = bootstrap.private_keys(process.directory)
@@ -87,6 +95,20 @@ async def start(process: Process, running: RunningNode) -> None:
         process.app.router.add_get("/bootstrap/status", partial(_records, registrar))
 
 
+async def _until_ready(proxy: Proxy, rendezvous: RendezvousConfiguration) -> None:
+    """Until an update can cross at once; not for ever, as the hub serves its own domain without."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    while not proxy.is_ready:
+        servers = proxy.node.status()["servers"]
+        patience = 2 * rendezvous.writer_lease_s if servers else _WITHOUT_SERVERS
+        if loop.time() > begun + patience:
+            reason = "writer leases are not given" if servers else "no rendezvous server is reached"
+            _log.warning(LogEvent("proxy.late", reason=reason))
+            return
+        await asyncio.sleep(_BEGINNING)
+
+
 def _settings(
     process: Process, configuration: ProxyConfiguration, bootstrap: BootstrapConfiguration
 ) -> ProxySettings:
@@ -101,7 +123,14 @@ def _settings(
 
 def _show(process: Process, proxy: Proxy, joining: Joining) -> None:
     process.app[PROXY] = proxy
-    process.metrics.register(ProxyCollector(proxy))
+    meaning = "What the proxy did, and what it refused"
+    process.metrics.register(PlainCounters("psph_proxy_events", meaning, lambda: proxy.counters))
+    topics = Gauge(
+        "psph_proxy_topics", "Topics that somebody wants, by side", ["side"],
+        registry=process.metrics,
+    )  # fmt: skip
+    for side in Side:
+        topics.labels(side).set_function(partial(proxy.control.count, side))
     process.health["proxy"] = lambda: "" if proxy.begun else "starting"
     process.app.router.add_get("/proxy/status", partial(_status, proxy, joining))
 
@@ -118,25 +147,3 @@ async def _status(proxy: Proxy, joining: Joining, request: web.Request) -> web.R
 async def _records(registrar: Registrar, request: web.Request) -> web.Response:
     """How it stands with our records in DNS."""
     return web.json_response({zone: asdict(state) for zone, state in registrar.state.items()})
-
-
-class ProxyCollector:
-    """The counters of the proxy, read when Prometheus asks."""
-
-    def __init__(self, proxy: Proxy) -> None:
-        self._proxy = proxy
-
-    def collect(self) -> Iterable[Metric]:
-        proxy = self._proxy
-        events = CounterMetricFamily(
-            "psph_proxy_events", "What the proxy did, and what it refused", labels=["what"]
-        )
-        for what, count in list(proxy.counters.items()):
-            events.add_metric([what], count)
-        yield events
-        wishes = GaugeMetricFamily(
-            "psph_proxy_topics", "Topics that somebody wants, by side", labels=["side"]
-        )
-        for side in Side:
-            wishes.add_metric([side], len(proxy.control.topics(side)))
-        yield wishes

@@ -16,7 +16,7 @@ from psph.trace_writer.counters import TraceCounters
 from psph.trace_writer.encoding import ParquetBuffer, UnwritableEvent, by_day, to_columns
 from psph.trace_writer.files import NodeFiles
 from psph.trace_writer.settings import TraceSettings
-from traces import TraceEvent
+from traces import LogEvent, TraceEvent
 
 _LOG = logging.getLogger("psph.traces")
 _LOG_EVERY_S = 60.0
@@ -154,11 +154,9 @@ class Recorder:
         if time.monotonic() < self._log_at:
             return
         self._log_at = time.monotonic() + _LOG_EVERY_S
-        _LOG.warning(
-            "%s (so far %d events dropped, %d rejected, %d errors)",
-            message,
-            self.counters.dropped,
-            self.counters.rejected,
-            self.counters.errors,
-            exc_info=bug,
-        )
+        counted = self.counters
+        told = LogEvent(
+            "traces.lost", reason=message, dropped=counted.dropped, rejected=counted.rejected,
+            errors=counted.errors,
+        )  # fmt: skip
+        _LOG.warning(told, exc_info=bug)

@@ -31,6 +31,7 @@ from push_hub.stream_events import (
     StreamUpdate,
     read_stream_event,
 )
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class StreamFollower:
         except (_Hopeless, TimeoutError) as end:
             await self._events.put(HubRefused(str(end)))
         except Exception as error:
-            _log.exception("a follower failed")
+            _log.exception(LogEvent("follower.failed"))
             await self._events.put(HubRefused(f"the follower failed: {error!r}"[:200]))
 
     async def _follow(self) -> None:

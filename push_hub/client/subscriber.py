@@ -27,6 +27,7 @@ from push_hub.client.finding import ANYWHERE, client_session, find, find_hubs
 from push_hub.client.receiving import Receiver, serve
 from push_hub.errors import FetchFailed, HubError
 from push_hub.retries import RetrySchedule
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -244,7 +245,9 @@ class Subscriber:
             except HubError as error:
                 failures += 1
                 self.last_error = str(error)
-                _log.warning("renewal failed: %s", error)
+                _log.warning(
+                    LogEvent("renewal.failed", topic=self.topic, hub=self.hub, reason=error)
+                )
                 if failures >= _REDISCOVER_AFTER:
                     await self._try_elsewhere()
                 if self.last_error is not None:
@@ -281,7 +284,10 @@ class Subscriber:
         try:
             await self._ask("unsubscribe", self.hub, min(self._patience, _GOODBYE))
         except HubError as error:
-            _log.info("not unsubscribed, the lease will end by itself: %s", error)
+            # The lease will end by itself.
+            _log.info(
+                LogEvent("unsubscription.failed", topic=self.topic, hub=self.hub, reason=error)
+            )
 
     async def _close(self) -> None:
         self._receiver.close()

@@ -190,7 +190,7 @@ def _limit(request: web.Request, rate: RateLimit) -> None:
         hub.settings.trusted_proxies,
     )
     if wait := rate.take(client_key(client), hub.context.clock()):
-        hub.counters["requests_limited"] += 1
+        hub.counters.add("requests_limited")
         raise web.HTTPTooManyRequests(
             text="you ask very often: wait a little\n", headers={"Retry-After": str(int(wait) + 1)}
         )

@@ -1,5 +1,6 @@
-// The connection to the hub's /stream. Each topic resumes after its own positions, so the page opens
-// the stream anew instead of letting EventSource repeat the URL it began with. When it is lost and
+// The connection to the hub's /stream. Each topic resumes after its own positions, at any hub, so the
+// page opens the stream again instead of letting EventSource come back with the URL it began with and
+// an id that means nothing to another hub. When it is lost and
 // one attempt to have it back fails, the page goes on at another hub of the domain, where there is
 // one, and stays there for as long as that works.
 //

@@ -7,7 +7,7 @@ Times are seconds since 1970, given by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from identifiers import Position, PublisherId, Topic
@@ -19,7 +19,9 @@ from push_hub.store.records import (
     Caps,
     DeliveryResult,
     Exchanged,
+    Forgotten,
     Identity,
+    LogPlace,
     NewUpdate,
     Origin,
     Progress,
@@ -237,6 +239,12 @@ class Store(Protocol):
         """Updates recorded after number `after`, oldest first; the next, and no more of those that
         follow than have so many bytes together."""
 
+    async def log_page(
+        self, topic_ids: Collection[int], after: int, limit: int, most_bytes: int
+    ) -> tuple[list[Update], list[Forgotten]]:
+        """The same, and what is missing between number `after` and these because it left the
+        history: of each publisher, in its latest epoch."""
+
     async def versions(self, topic_id: int, limit: int) -> list[Version]:
         """The updates in the history, newest first."""
 
@@ -258,6 +266,12 @@ class Store(Protocol):
     async def positions(self, topic_id: int) -> list[Position]:
         """The highest one of each publisher that was ever recorded, in its latest epoch."""
 
+    async def log_places(
+        self, topic_ids: Collection[int], seq: int
+    ) -> Mapping[int, LogPlace] | None:
+        """Each of the topics when update number `seq` was the last one recorded, of whatever topic;
+        None when that number was not given yet."""
+
     async def last_seq(self) -> int:
         """The number of the update last recorded, of whatever topic; 0 before the first."""
 
@@ -268,11 +282,13 @@ class Store(Protocol):
 
     async def exchange(
         self, results: Sequence[DeliveryResult], now: float, room: int, per_host: dict[str, int],
-        default_per_host: int,
+        default_per_host: int, probes: Mapping[str, int] | None = None,
     ) -> Exchanged:  # fmt: skip
         """Note how attempts ended, and claim up to `room` deliveries to attempt next.
 
         `per_host` says how many may be claimed for a host, `default_per_host` for the others.
+        `probes` says at which hosts how many lanes may be tried before their time; that tried
+        longest ago comes first.
         """
 
     async def replay(self, seq: int, subscription: int | None, now: float) -> int | None:

@@ -48,7 +48,8 @@ class TopicRecord:
     signalled: bool
     """Whether a ping, or another hub, says that it changed, and no fetch has shown it yet."""
     rechecks: int
-    """Fetches planned since then because an answer without news may come from a cache."""
+    """Fetches planned because a cache may have answered the last ping that was fetched for; 0 when
+    its promise is kept, or given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,8 @@ class NewUpdate:
     last_modified: str | None = None
     fetched_serial: int | None = None
     """The ping the fetch was for; None for an update that was not fetched here."""
+    recheck_at: float | None = None
+    """When to fetch again all the same, because this may not be all the news."""
     epoch: int | None = None
     """To number it in another epoch than the hub's own: that of a writer lease."""
 
@@ -168,6 +171,27 @@ class Update:
     body: bytes
     entries: str | None
     recorded_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """A topic as it was when the log had come to a certain number."""
+
+    positions: tuple[Position, ...]
+    """The highest of each publisher that was recorded by then, in its latest epoch."""
+    pruned: frozenset[PublisherId]
+    """Publishers of whom later updates have left the history since; of these there is no Position
+    above, because it is not known any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What has left the history of a topic, of one publisher: all up to a Position."""
+
+    topic_id: int
+    position: Position
+    seq: int
+    """The number of the last one that left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +229,8 @@ class Recorded:
     superseded: int
     overflowed: int
     """Waiting deliveries dropped because too many were waiting for their subscription."""
+    resting_hosts: tuple[str, ...] = ()
+    """Callback hosts with a subscription that is owed it and waits for the time of a retry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +253,8 @@ class Delivery:
     new_entries_only: bool
     signature: str | None
     secret: bytes | None = field(repr=False)
+    rests_until: float | None = None
+    """Of a probe: when the lane would have been due. None for an attempt in its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +281,10 @@ class Outcome(StrEnum):
     RETRY = "retry"
     DROPPED = "dropped"
     GONE = "gone"
+    PROBED = "probed"
+    """A probe failed. It counts for nothing: the lane rests as long as it would have."""
     RELEASED = "released"
-    """Not attempted: claimed too early, or the hub stops. Due at once."""
+    """Not attempted: claimed too early, or the hub stops. Due at once, or when it was before."""
 
 
 @dataclass(frozen=True, slots=True)

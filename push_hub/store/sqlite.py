@@ -6,9 +6,8 @@ What the operations do is in `sqlite_topics`, `sqlite_subscriptions`, `sqlite_fo
 
 from __future__ import annotations
 
-import os
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -29,7 +28,9 @@ from push_hub.store.records import (
     Caps,
     DeliveryResult,
     Exchanged,
+    Forgotten,
     Identity,
+    LogPlace,
     NewUpdate,
     Origin,
     Progress,
@@ -48,20 +49,21 @@ from push_hub.store.sqlite_engine import SqliteEngine
 class SqliteStore:
     """Implements `interface.Store`."""
 
-    def __init__(self, engine: SqliteEngine, identity: Identity) -> None:
+    def __init__(self, engine: SqliteEngine) -> None:
         """Use `open`."""
         self._engine = engine
-        self._identity = identity
 
     @classmethod
-    async def open(cls, path: Path, *, power_safe: bool = False) -> Self:
-        """The store in this file, made or migrated where needed."""
-        engine = SqliteEngine(path, power_safe=power_safe)
-        return cls(engine, await engine.write(_identity))
+    async def open(
+        cls, path: Path, *, power_safe: bool = False, boot_id: str | None = None
+    ) -> Self:
+        """The store in this file, made or migrated where needed. With `power_safe`, what returned
+        is on the disk."""
+        return cls(SqliteEngine(path, power_safe=power_safe, boot_id=boot_id))
 
     @property
     def identity(self) -> Identity:
-        return self._identity
+        return self._engine.identity
 
     async def close(self) -> None:
         await self._engine.close()
@@ -260,7 +262,7 @@ class SqliteStore:
             raise StoreError(f"{update.position} is beyond what can be stored: refuse its sender")
         return await self._engine.write(
             lambda db: updates.record(
-                db, self._identity, update, now, max_waiting, history, history_bytes
+                db, self.identity, update, now, max_waiting, history, history_bytes
             )
         )
 
@@ -275,6 +277,13 @@ class SqliteStore:
     ) -> list[Update]:
         return await self._engine.read(
             lambda db: kept.history(db, topic_ids, after, limit, most_bytes)
+        )
+
+    async def log_page(
+        self, topic_ids: Collection[int], after: int, limit: int, most_bytes: int
+    ) -> tuple[list[Update], list[Forgotten]]:
+        return await self._engine.read(
+            lambda db: kept.log_page(db, topic_ids, after, limit, most_bytes)
         )
 
     async def versions(self, topic_id: int, limit: int) -> list[Version]:
@@ -299,6 +308,11 @@ class SqliteStore:
     async def positions(self, topic_id: int) -> list[Position]:
         return await self._engine.read(lambda db: kept.positions(db, topic_id))
 
+    async def log_places(
+        self, topic_ids: Collection[int], seq: int
+    ) -> Mapping[int, LogPlace] | None:
+        return await self._engine.read(lambda db: kept.log_places(db, topic_ids, seq))
+
     async def last_seq(self) -> int:
         return await self._engine.read(kept.last_seq)
 
@@ -312,9 +326,12 @@ class SqliteStore:
         room: int,
         per_host: dict[str, int],
         default_per_host: int,
+        probes: Mapping[str, int] | None = None,
     ) -> Exchanged:
         return await self._engine.write(
-            lambda db: deliveries.exchange(db, results, now, room, per_host, default_per_host)
+            lambda db: deliveries.exchange(
+                db, results, now, room, per_host, default_per_host, probes or {}
+            )
         )
 
     async def replay(self, seq: int, subscription: int | None, now: float) -> int | None:
@@ -328,14 +345,6 @@ class SqliteStore:
 
     async def statistics(self) -> Statistics:
         return await self._engine.read(_statistics)
-
-
-def _identity(db: sqlite3.Connection) -> Identity:
-    row = db.execute("SELECT publisher, epoch FROM identity").fetchone()
-    if row is None:
-        row = (os.urandom(PublisherId.SIZE), 1)
-        db.execute("INSERT INTO identity (publisher, epoch) VALUES (?, ?)", row)
-    return Identity(PublisherId(row[0]), row[1])
 
 
 def _statistics(db: sqlite3.Connection) -> Statistics:

@@ -87,6 +87,7 @@ def exchange(
     room: int,
     per_host: Mapping[str, int],
     default_per_host: int,
+    probes: Mapping[str, int],
 ) -> Exchanged:
     """Results in, new work out."""
     superseded = 0
@@ -94,7 +95,7 @@ def exchange(
     delivered = [each for each in results if each.outcome is Outcome.DELIVERED]
     _delivered(connection, delivered)
     for result in results:
-        if result.outcome is Outcome.RETRY:
+        if result.outcome in (Outcome.RETRY, Outcome.PROBED):
             superseded += _retry(connection, result)
         elif result.outcome is Outcome.DROPPED:
             _dropped(connection, result)
@@ -102,14 +103,21 @@ def exchange(
             connection.execute(
                 "UPDATE subscriptions SET in_flight = NULL, next_due = ? WHERE id = ?"
                 " AND in_flight = ?",
-                (now, result.delivery.subscription, result.delivery.id),
-            )
+                # One that was to be probed rests as long as it would have.
+                (result.delivery.rests_until or now, result.delivery.subscription,
+                 result.delivery.id),
+            )  # fmt: skip
         elif result.outcome is Outcome.GONE:
             gone = sqlite_subscriptions.end(
                 connection, result.delivery.subscription, Event.GONE, result.reason or "gone", now
             )
             ended += [] if gone is None else [gone]
-    claimed = _claim(connection, now, room, per_host, default_per_host) if room > 0 else []
+    claimed: list[Delivery] = []
+    if room > 0:
+        # Probes first: they are few, and a host that is due anyway is claimed after them.
+        resting = _resting(connection, now, probes) if probes else {}
+        due = _due(connection, now, room, per_host, default_per_host)
+        claimed = _claim(connection, resting | dict.fromkeys(due))
     (next_due,) = connection.execute(
         "SELECT min(next_due) FROM subscriptions WHERE next_due IS NOT NULL AND next_due > ?",
         (now,),
@@ -144,19 +152,24 @@ def _delivered(connection: sqlite3.Connection, results: Sequence[DeliveryResult]
 
 
 def _retry(connection: sqlite3.Connection, result: DeliveryResult) -> int:
-    """Due again later, or superseded by what came meanwhile."""
+    """Due again later, or superseded by what came meanwhile. A probe is not counted: with news
+    every minute a delivery would be given up within ten of them."""
     delivery = result.delivery
-    connection.execute("UPDATE deliveries SET attempt = attempt + 1 WHERE id = ?", (delivery.id,))
+    counts = result.outcome is Outcome.RETRY
+    connection.execute(
+        "UPDATE deliveries SET attempt = attempt + ? WHERE id = ?", (counts, delivery.id)
+    )
     superseded = connection.execute(
         "DELETE FROM deliveries WHERE id = ?1 AND superseding = 1 AND EXISTS (SELECT 1 FROM"
         " deliveries WHERE subscription = ?2 AND id > ?1 AND superseding = 1)",
         (delivery.id, delivery.subscription),
     ).rowcount
     connection.execute(
-        "UPDATE subscriptions SET in_flight = NULL, waiting = waiting - ?, failures = failures + 1,"
+        "UPDATE subscriptions SET in_flight = NULL, waiting = waiting - ?, failures = failures + ?,"
         " last_failure_at = ?, last_failure = ?, next_due = ? WHERE id = ? AND in_flight = ?",
-        (superseded, result.at, result.reason, result.retry_at, delivery.subscription, delivery.id),
-    )
+        (superseded, counts, result.at, result.reason, result.retry_at, delivery.subscription,
+         delivery.id),
+    )  # fmt: skip
     return superseded
 
 
@@ -172,15 +185,31 @@ def _dropped(connection: sqlite3.Connection, result: DeliveryResult) -> None:
     )
 
 
-def _claim(
+def _resting(
+    connection: sqlite3.Connection, now: float, probes: Mapping[str, int]
+) -> dict[int, float | None]:
+    """Lanes that are not due yet and may be probed, and when they would be."""
+    found: dict[int, float | None] = {}
+    for host, count in probes.items():
+        # In turn: one whose path is broken must not take the place of all others of its host.
+        found |= connection.execute(
+            "SELECT id, next_due FROM subscriptions WHERE host = ? AND next_due > ?"
+            " AND failures > 0 AND state IN ('active', 'renewing') AND expires_at > ?"
+            " ORDER BY last_failure_at LIMIT ?",
+            (host, now, now, count),
+        ).fetchall()
+    return found
+
+
+def _due(
     connection: sqlite3.Connection,
     now: float,
     room: int,
     per_host: Mapping[str, int],
     default_per_host: int,
-) -> list[Delivery]:
+) -> list[int]:
+    """Lanes that are due and that their hosts have room for."""
     full = json.dumps([host for host, free in per_host.items() if free <= 0])
-    # First who is due and where, then the rest of those that their hosts have room for.
     (due,) = connection.execute(
         "SELECT json_group_array(json_array(id, host)) FROM (SELECT id, host FROM subscriptions"
         " WHERE next_due <= ? AND state IN ('active', 'renewing') AND expires_at > ?"
@@ -194,6 +223,11 @@ def _claim(
         if count < per_host.get(host, default_per_host):
             taken[host] = count + 1
             lanes.append(lane)
+    return lanes
+
+
+def _claim(connection: sqlite3.Connection, lanes: Mapping[int, float | None]) -> list[Delivery]:
+    """The first delivery of each lane; for those that are probed it says until when they rest."""
     if not lanes:
         return []
     (found,) = connection.execute(
@@ -201,12 +235,13 @@ def _claim(
         " s.host, d.attempt, s.failures, s.last_seq, s.new_entries_only, s.signature,"
         " hex(s.secret))) FROM json_each(?) AS lane JOIN subscriptions s ON s.id = lane.value"
         " JOIN deliveries d ON d.id = (SELECT min(id) FROM deliveries WHERE subscription = s.id)",
-        (json.dumps(lanes),),
+        (json.dumps(list(lanes)),),
     ).fetchone()
     claimed: list[Delivery] = []
     for row in json.loads(found):
         *_, new_entries_only, _, secret = row
         row[-3], row[-1] = bool(new_entries_only), bytes.fromhex(secret) or None
+        row.append(lanes[row[1]])
         claimed.append(Delivery(*row))
     connection.execute(
         "UPDATE subscriptions SET in_flight = claim.delivery, next_due = NULL FROM"

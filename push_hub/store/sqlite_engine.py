@@ -3,12 +3,14 @@
 Operations are functions of a connection. Writes that queue up while a commit runs share the next
 one, and each caller goes on when its commit is done: many operations for the price of one, and
 none is reported before it is durable. An operation that fails is undone alone, by a savepoint.
-Durable means against the death of the process; `power_safe` also syncs each commit to the disk.
+Durable means against the death of the process; `power_safe` also syncs each commit to the disk,
+in the writing thread. What follows from a power cut without it is in `sqlite_identity`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import queue
 import sqlite3
@@ -20,7 +22,10 @@ from typing import Any, Final, TypeVar
 
 from push_hub.errors import HubError, StoreError
 from push_hub.store.locking import DatabaseLock
+from push_hub.store.sqlite_identity import mark_clean, open_identity, read_boot_id
 from push_hub.store.sqlite_schema import migrate
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], Any]
@@ -32,7 +37,8 @@ MAX_BATCH: Final = 500
 class SqliteEngine:
     """All methods are for the event loop's thread. One engine at a time for a file."""
 
-    def __init__(self, path: Path, *, power_safe: bool = False) -> None:
+    def __init__(self, path: Path, *, power_safe: bool = False, boot_id: str | None = None) -> None:
+        """`boot_id` is the machine's unless a test gives another."""
         self._path = path
         self._synchronous = "FULL" if power_safe else "NORMAL"
         self._loop = asyncio.get_running_loop()
@@ -41,9 +47,13 @@ class SqliteEngine:
         try:
             # It holds the secrets of subscribers; SQLite gives its other files the same mode.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            connection = self._connect()
+            connection = self._connect("FULL")
             try:
                 migrate(connection)
+                boot = read_boot_id() if boot_id is None else boot_id
+                connection.execute("BEGIN IMMEDIATE")
+                self.identity, lost = open_identity(connection, boot, power_safe=power_safe)
+                connection.execute("COMMIT")
             finally:
                 connection.close()
             self._reading = self._connect()
@@ -56,6 +66,13 @@ class SqliteEngine:
                 f"{path} cannot be used as the hub's database ({error}): check the path, its "
                 "permissions and that no other program made it"
             ) from error
+        if lost:
+            _log.warning(
+                "%s may lack updates that were acknowledged before the machine stopped: epoch %d "
+                "begins, and readers receive a reset; power_safe prevents this",
+                path,
+                self.identity.epoch,
+            )
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="hub store reader")
         self._writes: queue.SimpleQueue[tuple[Operation, asyncio.Future[Any]] | None] = (
             queue.SimpleQueue()
@@ -91,13 +108,14 @@ class SqliteEngine:
         self._reader.shutdown()
         self._lock.release()
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, synchronous: str = "") -> sqlite3.Connection:
         connection = sqlite3.connect(
             self._path, isolation_level=None, timeout=30, check_same_thread=False
         )
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        connection.execute(f"PRAGMA synchronous = {synchronous or self._synchronous}")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache, too
         connection.execute("PRAGMA journal_size_limit = 67108864")
         connection.execute("PRAGMA foreign_keys = ON")
         return connection
@@ -120,6 +138,10 @@ class SqliteEngine:
                     self._loop.call_soon_threadsafe(
                         _report, [future for _, future in batch], results
                     )
+            connection.execute("PRAGMA synchronous = FULL")
+            mark_clean(connection)
+        except sqlite3.Error as error:
+            _log.error("%s: %s: the stop counts as unclean; check the disk", self._path, error)
         finally:
             connection.close()
 

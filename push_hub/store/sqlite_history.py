@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Collection
 
 from identifiers import Position, PublisherId
-from push_hub.store.records import Origin, Update, Version
+from push_hub.store.records import Forgotten, LogPlace, Origin, Update, Version
 
 _COLUMNS = (
     "seq, topic, (SELECT canonical FROM topics WHERE id = topic) AS canonical, publisher, epoch,"
@@ -69,6 +70,34 @@ def history(
             break
         found.append(update)
     return found
+
+
+def log_page(
+    connection: sqlite3.Connection,
+    topic_ids: Collection[int],
+    after: int,
+    limit: int,
+    most_bytes: int,
+) -> tuple[list[Update], list[Forgotten]]:
+    """The same, and what left the history that was recorded later than `after`. One moment of the
+    database has both: nothing can leave unseen between the two."""
+    connection.execute("BEGIN")
+    try:
+        rows = connection.execute(
+            "SELECT topic, publisher, epoch, forgotten, forgotten_seq FROM streams"
+            " WHERE topic IN (SELECT value FROM json_each(?)) AND forgotten_seq > ?"
+            " ORDER BY topic, publisher, epoch",
+            (json.dumps(list(topic_ids)), after),
+        )
+        latest = {
+            (topic, publisher): Forgotten(
+                topic, Position(PublisherId(publisher), epoch, version), seq
+            )
+            for topic, publisher, epoch, version, seq in rows
+        }
+        return history(connection, topic_ids, after, limit, most_bytes), list(latest.values())
+    finally:
+        connection.execute("COMMIT")
 
 
 def versions(connection: sqlite3.Connection, topic_id: int, limit: int) -> list[Version]:
@@ -143,6 +172,39 @@ def positions(connection: sqlite3.Connection, topic_id: int) -> list[Position]:
     ).fetchall()
     highest = {row[0]: Position(PublisherId(row[0]), row[1], row[2]) for row in rows}
     return list(highest.values())
+
+
+def log_places(
+    connection: sqlite3.Connection, topic_ids: Collection[int], seq: int
+) -> dict[int, LogPlace] | None:
+    """Each topic when `seq` was the number last given; None when it was not given yet."""
+    if seq > last_seq(connection):
+        return None
+    topics = json.dumps(list(topic_ids))
+    pruned: dict[int, set[PublisherId]] = {topic_id: set() for topic_id in topic_ids}
+    for topic, publisher in connection.execute(
+        "SELECT topic, publisher FROM streams"
+        " WHERE topic IN (SELECT value FROM json_each(?)) AND forgotten_seq > ?",
+        (topics, seq),
+    ):
+        pruned[topic].add(PublisherId(publisher))
+    rows = connection.execute(
+        "SELECT topic, publisher, epoch, max(version) FROM (SELECT topic, publisher, epoch, version"
+        " FROM updates WHERE topic IN (SELECT value FROM json_each(?1)) AND seq <= ?2"
+        " UNION ALL SELECT topic, publisher, epoch, forgotten FROM streams"
+        " WHERE topic IN (SELECT value FROM json_each(?1)) AND forgotten_seq <= ?2)"
+        " GROUP BY topic, publisher, epoch ORDER BY topic, publisher, epoch",
+        (topics, seq),
+    )
+    highest: dict[int, dict[PublisherId, Position]] = {topic_id: {} for topic_id in topic_ids}
+    for topic, raw, epoch, version in rows:
+        publisher = PublisherId(raw)
+        if publisher not in pruned[topic]:
+            highest[topic][publisher] = Position(publisher, epoch, version)
+    return {
+        topic_id: LogPlace(tuple(highest[topic_id].values()), frozenset(pruned[topic_id]))
+        for topic_id in topic_ids
+    }
 
 
 def last_seq(connection: sqlite3.Connection) -> int:

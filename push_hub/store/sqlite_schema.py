@@ -125,6 +125,16 @@ _VERSION_3: Final = (
 _VERSION_4: Final = (
     # Fetches made since the last ping because an answer without news may come from a cache.
     "ALTER TABLE topics ADD COLUMN rechecks INTEGER NOT NULL DEFAULT 0",
+    # Whether a reader who has everything up to a number of the log misses what was forgotten. Of
+    # what was forgotten before, only this is known: it is older than the topic's latest update.
+    "ALTER TABLE streams ADD COLUMN forgotten_seq INTEGER NOT NULL DEFAULT 0",
+    "UPDATE streams SET forgotten_seq ="
+    " coalesce((SELECT max(seq) FROM updates WHERE topic = streams.topic), 1) - 1",
+    # How the last run ended (`sqlite_identity`). Of an older database that is not known, so its
+    # first start here begins a new epoch.
+    "ALTER TABLE identity ADD COLUMN boot TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE identity ADD COLUMN clean INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE identity ADD COLUMN synced INTEGER NOT NULL DEFAULT 0",
 )
 
 MIGRATIONS: Final = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)

@@ -101,7 +101,7 @@ def ping(
         for canonical in (topic.canonical, *(other for (other,) in others)):
             rows = connection.execute(
                 "UPDATE topics SET ping_serial = ping_serial + 1, trace_id = ?, last_ping_at = ?,"
-                " signalled = 1, fetch_failures = 0, rechecks = 0, fetch_due = CASE"
+                " signalled = 1, fetch_failures = 0, fetch_due = CASE"
                 " WHEN fetch_failures = 0 AND rechecks = 0 THEN max(coalesce(fetch_due, 0), ?)"
                 " ELSE ? END"
                 f" WHERE canonical = ? RETURNING {_COLUMNS}",
@@ -138,12 +138,14 @@ def note_fetch(
     recheck_at: float | None = None,
 ) -> None:
     """A fetch for this ping number succeeded. Pings that came meanwhile make another one due; so
-    does an answer that has to be checked again, and then the topic stays `signalled`."""
+    does an answer that has to be checked again, and then the topic stays `signalled`. Rechecks are
+    counted from the latest ping on."""
     connection.execute(
         "UPDATE topics SET fetched_serial = max(fetched_serial, ?1), etag = ?2, last_modified = ?3,"
         " last_fetch_at = ?4, last_error = NULL, fetch_failures = 0,"
         " signalled = signalled AND (ping_serial > ?1 OR ?5 IS NOT NULL),"
-        " rechecks = CASE WHEN ping_serial > ?1 OR ?5 IS NULL THEN 0 ELSE rechecks + 1 END,"
+        " rechecks = CASE WHEN ?5 IS NULL THEN 0 WHEN fetched_serial < ?1 THEN 1"
+        " ELSE rechecks + 1 END,"
         " fetch_due = CASE WHEN ping_serial > ?1 THEN ?4 ELSE ?5 END WHERE id = ?6",
         (serial, etag, last_modified, now, recheck_at, topic_id),
     )
@@ -207,7 +209,7 @@ def refetch(
     """Make a fetch due without a ping; `signalled` when somebody else said that it changed."""
     connection.execute(
         "UPDATE topics SET ping_serial = ping_serial + 1, trace_id = ?1,"
-        " signalled = signalled OR ?2, rechecks = CASE WHEN ?2 THEN 0 ELSE rechecks END,"
+        " signalled = signalled OR ?2,"
         " fetch_due = CASE WHEN rechecks > 0 THEN ?3 ELSE coalesce(fetch_due, ?3) END"
         " WHERE id = ?4",
         (trace_id, signalled, now, topic_id),

@@ -40,6 +40,7 @@ def record(
     quiet, repeats = _is_quiet(connection, new), _repeats(connection, new)
     _note(connection, new, seq, now)
     superseded = deliveries = 0
+    resting: tuple[str, ...] = ()
     if not repeats:
         connection.execute(
             "UPDATE topics SET quiet_seq = ? WHERE id = ?", (seq if quiet else None, new.topic_id)
@@ -47,6 +48,7 @@ def record(
         superseding = new.origin.superseding
         superseded = _supersede(connection, new.topic_id) if superseding else 0
         deliveries = 0 if quiet else _queue(connection, new.topic_id, seq, superseding, now)
+        resting = _resting_hosts(connection, new.topic_id, now) if deliveries else ()
     overflowed = _bound_waiting(connection, new.topic_id, max_waiting)
     _bound_history(connection, new.topic_id, history, history_bytes)
     topic = sqlite_topics.by_id(connection, new.topic_id)
@@ -55,7 +57,7 @@ def record(
         seq, new.topic_id, topic.canonical, position, new.trace_id, new.origin, new.content_type,
         new.body, new.entries, now,
     )  # fmt: skip
-    return Recorded(update, deliveries, superseded, overflowed)
+    return Recorded(update, deliveries, superseded, overflowed, resting)
 
 
 def _next_position(connection: sqlite3.Connection, identity: Identity, new: NewUpdate) -> Position:
@@ -121,8 +123,9 @@ def _note(connection: sqlite3.Connection, new: NewUpdate, seq: int, now: float) 
     )
     if new.fetched_serial is not None:
         sqlite_topics.note_fetch(
-            connection, new.topic_id, new.fetched_serial, now, new.etag, new.last_modified
-        )
+            connection, new.topic_id, new.fetched_serial, now, new.etag, new.last_modified,
+            new.recheck_at,
+        )  # fmt: skip
     if new.known is None:
         return
     connection.executemany(
@@ -167,7 +170,7 @@ def _queue(
         (topic_id, now, seq, superseding),
     ).rowcount
     if queued:
-        # A lane that waits after a failure keeps its time: news must not speed up retries.
+        # A lane that waits after a failure keeps its time: an update leads to a probe only.
         connection.execute(
             "UPDATE subscriptions SET waiting = waiting + 1, next_due = CASE"
             " WHEN in_flight IS NULL THEN coalesce(next_due, ?2) END"
@@ -175,6 +178,16 @@ def _queue(
             (topic_id, now, seq),
         )
     return queued
+
+
+def _resting_hosts(connection: sqlite3.Connection, topic_id: int, now: float) -> tuple[str, ...]:
+    """Hosts of subscribers to the topic that wait for the time of a retry."""
+    rows = connection.execute(
+        "SELECT DISTINCT host FROM subscriptions WHERE topic_id = ? AND next_due > ?"
+        " AND failures > 0 AND state IN ('active', 'renewing')",
+        (topic_id, now),
+    )
+    return tuple(host for (host,) in rows)
 
 
 def replay(
@@ -260,9 +273,11 @@ def _forget(
     ).rowcount
     if gone:
         connection.execute(
-            "INSERT INTO streams VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
-            " SET forgotten = max(forgotten, excluded.forgotten)",
-            (topic_id, publisher, epoch, version),
+            "INSERT INTO streams (topic, publisher, epoch, forgotten, forgotten_seq)"
+            " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+            " SET forgotten = max(forgotten, excluded.forgotten),"
+            " forgotten_seq = max(forgotten_seq, excluded.forgotten_seq)",
+            (topic_id, publisher, epoch, version, seq),
         )
 
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from bench import hub_browsers, hub_fanout, hub_processes, hub_subscribe
+from bench import hub_browsers, hub_fanout, hub_power_safe, hub_processes, hub_subscribe
 
 
 @pytest.mark.parametrize("sink", ["nginx", "python"])
@@ -42,6 +42,12 @@ def test_subscriptions():
     assert figures["subscriptions_verified"] == 3 * 70
     assert figures["verified_per_s"] > 0
     assert 0 < figures["answer_ms_p50"] <= figures["answer_ms_p99"]
+
+
+def test_power_safety():
+    result = hub_power_safe.run(alone=5, together=70, rounds=1)
+    assert set(result["ratios"]) == {"answer_vs_usual", "throughput_vs_usual"}
+    assert all(value > 0 for value in (*result["ratios"].values(), *result["figures"].values()))
 
 
 def test_browsers():

@@ -427,7 +427,7 @@ def test_leaving_does_not_wait_for_a_server_that_is_gone(server):
         lines = Lines()
         async with registered(settings_for(server), log=lines.log):
             await asyncio.to_thread(server.stop)
-        assert "the record of site-a.test stays" in lines
+        assert "records.stay domains=site-a.test" in lines
         await asyncio.to_thread(server.start)
         assert await Zone(server).proxies() == ["psph1:8080"]
 
@@ -506,7 +506,7 @@ def test_a_dead_peer_is_taken_over_from_if_allowed(server):
 
                 await until(taken, "the dead peer's record is gone")
                 # Said once the answer has come, which is after the record went.
-                said = f"took over from psph3.site-a.test:{dead}"
+                said = f"peer.removed peer=psph3.site-a.test:{dead}"
                 await until(lambda: said in lines, "the take-over is said")
                 await until(
                     lambda: registrar.state["site-a.test"].peers == (f"psph2.site-a.test:{port}",)

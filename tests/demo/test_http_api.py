@@ -22,6 +22,7 @@ TEXT = (DOCS / "http-api.md").read_text()
 def routes(tmp_path):
     world = World(WorldSettings(tmp_path))
     app = Api(world, Showing(world)).application(None)
+    world.release_ports()
     return {
         (route.method, route.resource.canonical)
         for route in app.router.routes()

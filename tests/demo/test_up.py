@@ -18,6 +18,7 @@ from urllib.request import urlopen
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from demo.conversations import GREETING
 from demo.world import World, WorldSettings
@@ -31,6 +32,63 @@ ALICE, BOB = f"alice@{A}", f"bob@{B}"
 
 def run(main):
     asyncio.run(main)
+
+
+def test_ready_means_that_an_update_crosses(tmp_path):
+    async def main(url):
+        async with aiohttp.ClientSession() as session, Receiver() as receiver:
+            async with session.get(f"{url}/api/world") as answer:
+                world = await answer.json()
+            a, b = world["domains"]
+            admins = {each["name"]: each["status"].rsplit("/", 2)[0] for each in world["nodes"]}
+            for domain in (a, b):
+                async with session.get(f"{admins[domain['node']]}/proxy/status") as answer:
+                    status = await answer.json()
+                assert (status["ready"], status["alone"]) == (True, True)
+            topic = b["topics"][1]
+            form = {"hub.mode": "subscribe", "hub.topic": topic["url"]}
+            form["hub.callback"] = receiver.url
+            async with session.post(a["hub"], data=form) as answer:
+                assert answer.status == 202
+            await until(lambda: receiver.confirmed, "the confirmation")
+            texts = [f"at once {number}." for number in range(3)]
+            for text in texts:
+                async with session.post(f"{topic['local']}/publish", data=text) as answer:
+                    assert answer.status == 201
+                await until(lambda text=text: any(text in post for post in receiver.posts), text)
+            assert len(receiver.posts) == len(texts)
+
+    with running(tmp_path / "data") as (line, _):
+        run(main(line.split()[1].rstrip("/")))
+
+
+class Receiver:
+    """A callback, and what was posted to it."""
+
+    def __init__(self):
+        self.confirmed = False
+        self.posts = []
+
+    async def __aenter__(self):
+        app = web.Application()
+        app.router.add_get("/", self._confirm)
+        app.router.add_post("/", self._post)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/"
+        return self
+
+    async def __aexit__(self, *_):
+        await self._runner.cleanup()
+
+    async def _confirm(self, request):
+        self.confirmed = True
+        return web.Response(text=request.query["hub.challenge"])
+
+    async def _post(self, request):
+        self.posts.append(await request.text())
+        return web.Response()
 
 
 def test_an_update_crosses_and_says_how_long_it_took(world):
@@ -417,7 +475,8 @@ def test_hubs_are_passed_on_as_far_as_a_client_that_moves_needs_them(world):
                 assert answer.status == 401
             async with session.get(url.replace("publish", "stream?session=" + "w" * 30)) as answer:
                 assert answer.content_type == "text/event-stream"
-                assert await answer.content.readuntil(b"\n\n") == b"retry: 1000\n\n"
+                first = await answer.content.readuntil(b"\n\n")
+                assert first == b"retry: 1000\nevent: alive\ndata: 5\n\n"
 
     run(main())
 

@@ -11,6 +11,7 @@ from experiments import mobility_duplicates, mobility_table3, mobility_traces
 from experiments.mobility_duplicates import proportionality
 from experiments.roaming.parameters import Parameters
 from experiments.runner import execute
+from mobility.arrival import Arrival
 from mobility.collecting import Collector
 from mobility.merging import Flow
 from psph import cli
@@ -38,8 +39,10 @@ def test_the_table_has_every_mode_system_and_network(table3):
         assert len(list(csv.DictReader(file))) == len(result["rows"])
     assert "ours" in (out / "table.txt").read_text()
     assert {path.name for path in out.glob("*.png")} == {
-        f"delay-{system}-gprs.png" for system in ("elvin", "fioranomq", "siena", "replaying")
-    }  # fmt: skip
+        f"{name}-{system}-gprs.png"
+        for name in ("delay", "diagonal")
+        for system in ("elvin", "fioranomq", "siena", "replaying")
+    }
 
 
 def test_ours_loses_and_doubles_nothing_in_any_cell(table3):
@@ -68,7 +71,7 @@ def test_the_sources_cells_stand_beside_ours():
     (row,) = mobility_table3.run(parameters, 0, mobility_table3.Context())
     assert (row["paper_delay"], row["paper_lost"], row["paper_dup"]) == (10_984, 2, 4)
     assert list(row)[5:11] == [
-        "delay_ms", "lost", "duplicated", "paper_delay", "paper_lost", "paper_dup"
+        "moved_in_ms", "lost", "duplicated", "paper_delay", "paper_lost", "paper_dup"
     ]  # fmt: skip
     assert row["lost"] > 0
 
@@ -80,6 +83,7 @@ OURS = Parameters(
 
 def test_without_the_check_for_duplicates_the_zeros_are_none(monkeypatch):
     monkeypatch.setattr(Flow, "_is_new", lambda self, position: True)
+    monkeypatch.setattr(Arrival, "consumed_since", lambda self, moment: {})
     rows = mobility_table3.run(OURS, 0, mobility_table3.Context())
     ours = [row for row in rows if row["mode"] == "ours"]
     assert all(row["duplicated"] > 0 for row in ours)
@@ -107,7 +111,7 @@ def test_every_claim_about_the_table_can_fail(table3):
     for row in large:
         if row["mode"] == "ping" and row["system"] != "siena":
             same = basic[row["network"], row["system"], row["s"]]
-            row.update(delay_ms=1.05 * same["delay_ms"], duplicated=same["duplicated"])
+            row.update(moved_in_ms=1.05 * same["moved_in_ms"], duplicated=same["duplicated"])
     good = by_id(mobility_table3.claims(large))
 
     def failing(change):
@@ -135,7 +139,12 @@ def test_every_claim_about_the_table_can_fail(table3):
     assert "as-fast-as-the-best" in when({"delay_ms": None}, mode="ours", network="gprs")
     slow = {"moved_in_ms": 9_000.0}
     assert "over-as-soon-as-the-best" in when(slow, mode="ours", system="replaying")
-    assert "below-the-papers-best" in when({"delay_ms": 50_000.0}, mode="ours", network="gprs")
+    stalled = {"silence_ms": 34_000.0}
+    assert "never-silent-for-longer" in when(stalled, mode="ours", network="gprs")
+    assert "never-silent-for-longer" in when({"silence_ms": None}, mode="ours", network="gprs")
+    on_diagonal = "on-the-diagonal-by-the-papers-best"
+    assert on_diagonal in when({"diagonal_ms": 50_000.0}, mode="ours", network="gprs")
+    assert on_diagonal in when({"diagonal_ms": None}, mode="ours", network="gprs")
     # Made of few subscriptions, the slopes are not the source's, and hardly anything is lost.
     assert not good["calibrated"].holds
     assert not good["siena-basic-loses"].holds
@@ -173,6 +182,31 @@ def test_the_traces_are_drawn_and_their_gaps_are_rows(tmp_path):
         if row["mode"] == "ours" and not row["number"] % 7
     ]
     assert not by_id(mobility_traces.claims(broken))["unbroken"].holds
+    # As if nothing had come for 40 s after the first message that follows the move-in.
+    stalled = [
+        {**row, "received_s": row["received_s"] + 40}
+        if row["mode"] == "ours" and row["published_s"] > row["move_in_s"]
+        else row
+        for row in result["rows"]
+    ]
+    held = by_id(mobility_traces.claims(stalled))
+    assert not held["never-silent-for-longer"].holds
+    assert not held["on-the-diagonal-as-soon"].holds
+
+
+def test_a_move_over_gprs_does_not_stall_behind_a_gap():
+    """On the stand-ins that open a connection for each subscription, of which 50 take 35 s."""
+    parameters = Parameters(
+        systems=("elvin", "fioranomq"), networks=("gprs",), modes=("ours",), subscriptions=(50,)
+    )
+    rows = [
+        row
+        for seed in range(3)
+        for row in mobility_table3.run(parameters, seed, mobility_table3.Context())
+    ]
+    assert all(row["moved_in_ms"] > 30_000 for row in rows)
+    assert max(row["silence_ms"] for row in rows) < 2_000
+    assert max(row["diagonal_ms"] for row in rows) < 3_500
 
 
 def test_duplicates_are_swept_over_subscriptions_and_rate(tmp_path):

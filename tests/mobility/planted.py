@@ -181,6 +181,18 @@ class _LosesItsPlace(Collector):
         super().ask()
 
 
+class _WaitsForEveryTopic(Collector):
+    """A proxy is asked again only when the subscriptions to all topics are in effect."""
+
+    def _look_again(self):
+        env, settings = self._client.env, self._client.settings
+        if self._client.caught_up:
+            super()._look_again()
+        else:
+            self.heard_at = env.now()
+            self._timer = env.call_later(settings.poll, self._look_again)
+
+
 class SendsOutgoingTwice(MobileClient):
     """A publication that was taken is given another Position at the next place."""
 
@@ -329,7 +341,7 @@ class _Forgetful:
     def __getattr__(self, name):
         return getattr(self.env, name)
 
-    def write(self, changes, done=None):
+    def write(self, changes, done=None, *, sync=False):
         pass
 
 
@@ -405,21 +417,22 @@ CLIENTS = [
     (with_flow(_DoesNotWaitForBuffers), 1),
     (with_flow(_ForgetsItsCursor), 0),
     (with_flow(_HoldsTheBeginning), 335),
-    (with_flow(_ForgetsWhatItHeard), 135),
+    (with_flow(_ForgetsWhatItHeard), 127),
     (StartsAnewAfterACrash, 0),
     (ForgetsEarlierStays, 0),
     (with_collector(_ReleasesTooEarly), 5),
     (NeverRepeats, 1),
     (DetachesBeforeTheAnswer, 8),
     (with_collector(_LosesItsPlace), 10),
+    (with_collector(_WaitsForEveryTopic), 27),
     (SendsOutgoingTwice, 7),
     (ForgetsOutgoing, 49),
     (ReusesOutgoingPositions, 23),
     (SendsOutgoingInAnyOrder, 2),
     (ReportsWhatIsNotDurable, 1),
     (CollectsForAnEarlierSubscription, 101),
-    (NamesNoNewTopicWhileLeaving, 94),
-    (UnsubscribesUntilItCrashes, 60),
+    (NamesNoNewTopicWhileLeaving, 111),
+    (UnsubscribesUntilItCrashes, 73),
 ]
 PROXIES = [
     (with_handler(_DoesNotRestoreItems), 101),
@@ -433,9 +446,9 @@ PROXIES = [
     (WelcomesTooEarly, 57),
     (IgnoresClaims, 1),
     (with_stays(_NeverNoticesSilence), 5),
-    (LetsLateWordsCount, 144),
-    (with_handler(_LetsLateListsCount), 218),
-    (with_handler(_KeepsWhatIsOver), 295),
+    (LetsLateWordsCount, 332),
+    (with_handler(_LetsLateListsCount), 322),
+    (with_handler(_KeepsWhatIsOver), 656),
     (with_stays(_ExpiresTooEarly), 15),
     (with_stays(_DoesNotSayThatItExpired), 9),
 ]

@@ -188,7 +188,7 @@ class _AtOnce:
     def __getattr__(self, name):
         return getattr(self.env, name)
 
-    def write(self, changes, done=None):
+    def write(self, changes, done=None, *, sync=False):
         done()
 
 

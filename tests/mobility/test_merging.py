@@ -142,3 +142,26 @@ def test_the_furthest_of_each_publisher(pairs):
     found = {each.publisher: each.version for each in furthest(positions[:6], positions[6:])}
     for publisher in {publisher for publisher, _ in pairs}:
         assert found[publisher] == max(v for p, v in pairs if p == publisher)
+
+
+def test_a_hole_is_what_the_live_flow_has_passed():
+    flow = Flow("topic", (at(4),))
+    assert not flow.has_hole
+    flow.subscribed((at(8),), replays=True)
+    assert not flow.has_hole, "5 to 8 are on their way"
+    flow.missing(at(5), at(6))
+    assert flow.has_hole, "5 and 6 are not"
+    for version in (5, 6):
+        flow.offer(at(version), Message(b""), direct=False)
+    list(flow.take())
+    assert not flow.has_hole
+    assert not flow.caught_up
+    flow.restart()
+    flow.subscribed((at(8),), replays=False)
+    assert flow.has_hole, "nobody brings 7 and 8"
+
+
+def test_a_subscription_that_has_not_begun_has_no_hole():
+    flow = Flow("topic")
+    flow.offer(at(7), Message(b""), direct=True)
+    assert not flow.has_hole

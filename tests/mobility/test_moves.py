@@ -357,3 +357,55 @@ def test_what_only_the_new_proxy_heard_is_collected_from_it():
     world.run(3_000)
     assert early, "the seed of this world lets the proxy be first"
     assert world.versions() == [1]
+
+
+def slow_topic(history=0):
+    """A client has arrived at b, and of its two topics one takes long to be in effect there."""
+    world = World(history=history, topics=("news", "slow"), slowest=200)
+    client = world.add(topics=("news", "slow"))
+    world.arrive("a")
+    client.move_out()
+    world.run(300)
+    world.publish(5)
+    world.system.topics["slow"].lag = 20 * SECOND
+    client.move_in("b")
+    return world, client
+
+
+@pytest.mark.parametrize("tells_base", [False, True])
+def test_what_is_behind_a_gap_does_not_wait_for_other_topics(tells_base):
+    world, client = slow_topic()
+    for topic in world.system.topics.values():
+        topic.tells_base = tells_base
+    world.run(15)
+    assert world.versions() == [1, 2, 3, 4, 5], "the old proxy had these"
+    world.publish()  # only the old proxy is subscribed
+    world.run(200)
+    assert (6 in world.versions()) == tells_base, "without a base only the next message shows it"
+    world.publish()  # this one comes directly
+    world.run(150)
+    assert world.versions() == [1, 2, 3, 4, 5, 6, 7]
+    assert client.stage == "moving in"
+    world.run(21_000)
+    assert client.stage == "live"
+
+
+def test_an_old_proxy_is_not_asked_while_nothing_is_known_to_be_missing():
+    world, client = slow_topic()
+    world.run(300)
+    asked = world.proxy("b").counters["relayed"]
+    world.run(5_000)
+    assert client.stage == "moving in"
+    assert world.proxy("b").counters["relayed"] == asked
+
+
+def test_what_was_consumed_meanwhile_is_not_sent_again():
+    world, client = slow_topic()
+    for topic in world.system.topics.values():
+        topic.tells_base = False  # so that the old proxy is asked before the move is over
+    world.run(300)
+    world.publish(50, every=100)
+    world.run(30_000)
+    assert client.stage == "live"
+    assert world.versions() == list(range(1, 56))
+    assert world.notices["client"][-1] == MovedIn("b", len(b"12345"), "")

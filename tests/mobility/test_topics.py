@@ -65,6 +65,32 @@ def go_on_before_it_is_over(world, place):
     world.client().connection_lost()
 
 
+@pytest.mark.parametrize("crashes", [False, True])
+def test_who_subscribes_again_in_one_stay_gets_nothing_twice(crashes):
+    """Its proxy was never told, and keeps what the first subscription consumed."""
+    world = silent_world()
+    client = world.add(alive=10 * SECOND, topics=TOPICS)
+    world.arrive("a")
+    world.publish(5)
+    world.run(50)
+    world.sim.cut("client", "a")
+    client.unsubscribe("news")
+    client.subscribe("news")
+    client._attendance._alive_call = client.calls.drop(client._attendance._alive_call)
+    world.sim.heal("client", "a")
+    world.run(100)
+    if crashes:
+        world.sim.crash("client")
+        world.sim.restart("client")
+        world.run(1)
+    world.client().move_in("b")
+    world.run(100)
+    world.publish(2)
+    world.run(3_000)
+    assert world.client().stage == "live"
+    assert world.versions() == [1, 2, 3, 4, 5, 6, 7]
+
+
 def test_what_an_earlier_stay_kept_is_not_of_a_later_subscription():
     """The client moves on before anybody is told to forget it, and collects once more."""
     world = silent_world()

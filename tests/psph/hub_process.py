@@ -28,17 +28,16 @@ def psph(*arguments, seconds=120):
 
 
 @contextmanager
-def running_hub(data, *options, port=0, kill=False):
-    """A hub on the loopback interface that may reach everything there; its URL. With `kill`, it
-    ends without a chance to tidy up."""
+def running_hub(data, *options, port=0, run=command, end=subprocess.Popen.terminate):
+    """A hub on the loopback interface that may reach everything there; its URL."""
     allow = ("--allow-fetch", "127.0.0.0/8", "--allow-callback", "127.0.0.0/8")
-    line = command("hub", "--listen", f"127.0.0.1:{port}", "--data", data, *allow, *options)
+    line = run("hub", "--listen", f"127.0.0.1:{port}", "--data", data, *allow, *options)
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         ready = process.stdout.readline()
         assert ready.startswith("ready http://127.0.0.1:"), ready
         yield ready.split()[1].rstrip("/")
     finally:
-        process.kill() if kill else process.terminate()
+        end(process)
         process.wait(60)
         process.stdout.close()

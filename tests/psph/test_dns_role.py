@@ -110,8 +110,10 @@ def test_the_example_serves(file):
             assert line in metrics
         errors = server.end(signal.SIGTERM)
     assert server.process.returncode == 0
-    assert f"serving {ZONE}, serial 1, on 127.0.0.1:{server.port}" in errors
-    assert re.search(rf"update of {ZONE} by the key psph-key from .*: serial 2: added new", errors)
+    assert f"zone.served zone={ZONE} serial=1 address=127.0.0.1:{server.port}" in errors
+    assert re.search(
+        rf'update.answered zone={ZONE} key=psph-key client=.* what="serial 2: added new', errors
+    )
     assert SECRET not in errors
 
 
@@ -234,8 +236,7 @@ def test_the_role_needs_its_table(capsys, tmp_path):
 
 
 def test_the_table_as_the_server_wants_it():
-    settings = load(EXAMPLE, NodeConfiguration).dns.settings(power_safe=True)
-    assert settings.power_safe
+    settings = load(EXAMPLE, NodeConfiguration).dns.settings()
     assert settings.listen == (("127.0.0.1", 5354),)
     assert settings.zones[0].update == ("psph-key",)
     assert settings.keys[0].secret == b"change this key before you use it"

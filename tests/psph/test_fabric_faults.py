@@ -35,7 +35,7 @@ def run(directory, body, **fabric):
         one, two = free_ports(2)
         async with AsyncExitStack() as stack, aiohttp.ClientSession() as session:
             own = configuration("n1", one, "n2", two, **({"faults": True} | fabric))
-            address = await server.start(own, directory, stack)
+            address = (await server.start(own, directory, stack)).admin
             await server.start(configuration("n2", two, "n1", one), directory, stack)
             token = (directory / "n1" / "admin-token").read_text().strip()
             await body(session, f"http://{address}", {"Authorization": f"Bearer {token}"})

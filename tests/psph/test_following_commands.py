@@ -68,7 +68,7 @@ def site():
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    with running_hub(tmp_path_factory.mktemp("hub")) as url:
+    with running_hub(tmp_path_factory.mktemp("hub"), "--public-metrics") as url:
         yield f"{url}/hub"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -57,21 +58,40 @@ def test_versions_go_on_after_a_kill(tmp_path):
     assert (first.rpartition(".")[2], second.rpartition(".")[2]) == ("1", "2")
 
 
-def test_it_logs_one_object_a_line(tmp_path):
+def logged(tmp_path, *options):
+    """What a hub writes to stderr that took one publication; its admin token."""
     command = [sys.executable, "-c", START, "--listen", "127.0.0.1:0", "--data", str(tmp_path)]
     public = ["--public-url", "https://hub.example.com/news"]
     with subprocess.Popen(
-        [*command, *public], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, *public, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         url = process.stdout.readline().split()[1]
         token = (tmp_path / "admin-token").read_text().strip()
         publish(url, token, b"1")
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
-    lines = [json.loads(line) for line in errors.splitlines()]
-    assert [line["event"] for line in lines] == ["started", "update", "stopping", "stopped"]
-    assert lines[0]["public_url"] == "https://hub.example.com/news"
     assert token not in errors
+    return errors.splitlines()
+
+
+def test_it_logs_one_object_a_line(tmp_path):
+    lines = [json.loads(line) for line in logged(tmp_path, "--log-format", "json")]
+    assert [line["event"] for line in lines] == [
+        "hub.started", "update.recorded", "hub.stopping", "hub.stopped",
+    ]  # fmt: skip
+    assert lines[0]["public_url"] == "https://hub.example.com/news"
+    assert lines[1]["deliveries"] == 0
+
+
+def test_it_logs_fields_as_text(tmp_path):
+    started, recorded, *_ = logged(tmp_path)
+    assert re.search(r" info psph.commands.hub hub.started address=\S+ admin=127\.\S+ ", started)
+    assert started.endswith(" public_url=https://hub.example.com/news")
+    assert re.search(r" update\.recorded topic=\S+ origin=published position=\S+ ", recorded)
+
+
+def test_it_logs_nothing_below_the_level(tmp_path):
+    assert logged(tmp_path, "--log-level", "warning") == []
 
 
 def test_private_callbacks_need_to_be_allowed(tmp_path):

@@ -1,6 +1,7 @@
 """`psph hub --domain --dns`: topics of zones with a fabric are followed at the domain's PSPH."""
 
 import asyncio
+import subprocess
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -158,7 +159,7 @@ def test_what_is_published_while_the_psph_restarts_arrives_once(tmp_path):
     async def main():
         port = free_port()
         async with beside(tmp_path, port) as world:
-            with running_hub(tmp_path / "psph", port=port, kill=True) as psph:
+            with running_hub(tmp_path / "psph", port=port, end=subprocess.Popen.kill) as psph:
                 await world.subscribe()
                 published = [each async for each in world.publish(psph, b"1")]
                 await world.receives(*published)

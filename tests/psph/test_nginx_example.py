@@ -111,7 +111,7 @@ def test_it_serves_the_hub_over_tls(tmp_path):
             assert stream.readline().startswith(b"retry:")
             token = (tmp_path / "data" / "admin-token").read_text().strip()
             position = publish(url, token, b"1")
-            while (line := stream.readline()).strip() != f"id: {position}".encode():
+            while f'"position": "{position}"'.encode() not in (line := stream.readline()):
                 assert line
         with pytest.raises(urllib.error.HTTPError) as moved:
             urllib.request.build_opener(_Stay).open(f"{plain}hub", form, timeout=60)

@@ -90,6 +90,11 @@ def test_health_and_metrics(domain):
     assert re.search(r'psph_forwarding_total\{what="received"\} \d', text)
     for what in ("received", "strangers", "accepted_links"):
         assert re.search(rf'psph_socket_total\{{what="{what}"\}} \d', text), what
+    # What has not happened yet is there, too.
+    assert 'psph_control_total{what="wrong_key"} 0.0' in text
+    assert 'psph_publications_total{what="wrong_signature"} 0.0' in text
+    assert 'psph_traces_total{what="dropped"} 0.0' in text
+    assert "psph_build_info{" in text
 
 
 def test_a_capture_is_read_back_by_scapy(domain, tmp_path, capsys):
@@ -209,7 +214,7 @@ def test_a_client_that_knows_only_the_address_of_a_server_joins(tmp_path):
             process.send_signal(signal.SIGTERM)
             _, errors = process.communicate(timeout=PATIENCE)
             assert process.returncode == 0, errors
-    assert "a link was accepted link=in-127.0.0.1-" in errors
+    assert "link.accepted link=in-127.0.0.1-" in errors
     assert "neighbour=client" in errors
 
 

@@ -18,15 +18,23 @@ TOPIC = "http://example.com/feed"
 
 def test_health_and_metrics(tmp_path):
     async def main():
-        async with world(tmp_path) as w:
+        async with world(tmp_path, public_metrics=True) as w:
             await w.subscribe(TOPIC)
             async with w.client.get(f"{w.hub_url}/healthz") as answer:
                 assert (answer.status, await answer.text()) == (200, "ok\n")
             async with w.client.get(f"{w.hub_url}/metrics") as answer:
                 text = await answer.text()
             assert 'psph_hub_subscriptions{state="active"} 1.0' in text
-            assert 'psph_hub_total{what="verifications_confirmed"} 1.0' in text
+            assert "psph_hub_verifications_confirmed_total 1.0" in text
             assert "psph_hub_deliveries_waiting 0.0" in text
+
+    run(main())
+
+
+def test_metrics_are_not_public_unless_configured(tmp_path):
+    async def main():
+        async with world(tmp_path) as w, w.client.get(f"{w.hub_url}/metrics") as answer:
+            assert answer.status == 404
 
     run(main())
 

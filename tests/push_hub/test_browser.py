@@ -88,6 +88,51 @@ def test_an_entry_appears_when_it_is_published(tmp_path, running):
     run(main())
 
 
+def test_a_plain_event_source_comes_back_to_all_its_topics(tmp_path, running):
+    """As any page would use it: nothing but the browser's own Last-Event-ID."""
+    busy, quiet = "http://example.com/busy", "http://example.com/quiet"
+
+    async def said(hub, topic, count=1):
+        for _ in range(count):
+            await hub.publish(identify(topic), "text/plain", b"x")
+
+    async def main():
+        async with opened(running) as page:
+            app = create_app(chosen(), tmp_path)
+            async with served(app) as url:
+                await said(app[HUB], quiet, 2)
+                await said(app[HUB], busy, 12)
+                await page.go(f"{url}/")
+                await page.evaluate(
+                    f"""window.seen = [];
+                    const source = new EventSource("stream?topic={busy}&topic={quiet}");
+                    const note = (event) => {{
+                        const {{topic, position, resumes}} = JSON.parse(event.data);
+                        const version = Number((position ?? resumes).split(".")[2]);
+                        seen.push([event.type, topic.split("/").at(-1), version]);
+                    }};
+                    const kinds = ["message", "gap", "reset"];
+                    for (const kind of kinds) source.addEventListener(kind, note);
+                    0"""
+                )
+                await page.until("seen.length === 2")
+            store = await SqliteStore.open(tmp_path / "hub.sqlite")
+            async with Hub(chosen(), store) as hub:
+                await said(hub, quiet)
+                await said(hub, busy, 130)
+            await store.close()
+            app = create_app(chosen(), tmp_path)
+            async with served(app, port=int(url.rpartition(":")[2])):
+                await page.until("seen.length === 104")
+                seen = json.loads(await page.evaluate("JSON.stringify(seen)"))
+            assert seen == [
+                ["message", "quiet", 2], ["message", "busy", 12], ["gap", "busy", 43],
+                ["message", "quiet", 3], *(["message", "busy", n] for n in range(43, 143)),
+            ]  # fmt: skip
+
+    run(main())
+
+
 def test_it_resumes_after_a_restart_without_loss_or_doubling(tmp_path, running):
     async def main():
         async with opened(running) as page:

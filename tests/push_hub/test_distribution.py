@@ -347,3 +347,33 @@ def test_the_stages_of_an_update_are_traced(tmp_path):
         Stage.SUBSCRIBED, Stage.PING_RECEIVED, Stage.FETCHED, Stage.PUSHED,
     ]  # fmt: skip
     assert len({event.trace_id for event in sink.events[1:]}) == 1
+
+
+def test_an_update_finds_a_callback_that_is_back_and_then_the_others_of_its_host(tmp_path):
+    """Over sockets, with retries that no test waits for."""
+    never = RetrySchedule(first=10_000, longest=10_000)
+
+    async def main():
+        async with world(tmp_path, delivery_retries=never, probe_every=0.05) as w:
+
+            async def broken(request):
+                return web.Response(status=500)
+
+            w.reader.receive = broken
+            quiet, busy = w.site.put("/quiet", b"1"), w.site.put("/busy", b"1")
+            for topic, path in ((quiet, "/cb/quiet"), (busy, "/cb/busy")):
+                await w.subscribe(topic, path)
+                await w.ping(topic)
+            await until(lambda: w.hub.counters["deliveries_retry"] == 2)
+            w.site.put("/busy", b"2")
+            await w.ping(busy)
+            await until(lambda: w.hub.counters["deliveries_probed"] == 1, "a probe that fails")
+            w.reader.receive = None
+            w.site.put("/busy", b"3")
+            await w.ping(busy)
+            await until(lambda: w.hub.counters["deliveries_delivered"] == 2, "both")
+            assert [each.body for each in w.reader.received[-2:]] == [b"3", b"1"]
+            assert {each.path for each in w.reader.received[-2:]} == {"/cb/busy", "/cb/quiet"}
+            assert w.hub.counters["deliveries_retry"] == 2
+
+    run(main())

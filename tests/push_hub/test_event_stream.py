@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from identifiers import Position, PublisherId
 from push_hub.event_stream import (
+    HEARTBEAT,
+    RETRY,
     BadEvent,
     EventReader,
     ReadEvent,
@@ -41,9 +43,10 @@ def test_what_is_written_is_read(content_type, body, entries, whole):
 
 
 def test_notices_and_comments_are_told_apart():
-    stream = b"retry: 3000\n\n" + notice_event("gap", "t", POSITION, POSITION.next()).data
+    stream = RETRY + HEARTBEAT + notice_event("gap", "t", POSITION, POSITION.next()).data
     stream += caught_up_event().data
-    gap, comment = read(stream)
+    heartbeat, gap, comment = read(stream)
+    assert heartbeat == ReadEvent("", "still here")
     assert (gap.kind, json.loads(gap.data)["resumes"]) == ("gap", str(POSITION.next()))
     assert comment == ReadEvent("", "caught up")
 

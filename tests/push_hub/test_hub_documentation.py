@@ -123,8 +123,9 @@ def test_site(tmp_path):
                 assert subscriber.hub == f"{url}/websub/hub"
 
                 async def stored():
-                    async with client.get(f"{url}/websub/metrics") as answer:
-                        return 'subscriptions{state="active"} 1' in await answer.text()
+                    query = {"url": f"{url}/news", "format": "json"}
+                    async with client.get(f"{url}/websub/topics", params=query) as answer:
+                        return answer.status == 200 and (await answer.json())["subscribers"] == 1
 
                 await until_async(stored, "the subscription")
                 async with client.post(f"{url}/news", data="fresh") as answer:

@@ -123,7 +123,7 @@ def test_a_full_hub_says_so(tmp_path, caplog):
             await w.hub.publish(identify("http://one.example/"), "text/plain", b"x")
             other = identify("http://two.example/")
             w.hub.keep(other)
-            await until(lambda: "cannot be kept" in caplog.text, "the line in the log")
+            await until(lambda: "topic.not_kept" in caplog.text, "the line in the log")
             with pytest.raises(Refused, match="1 topics"):
                 await w.hub.first_look(other, 1.0)
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from push_hub.limits import HostSlots, RateLimit
+from push_hub.limits import HostSlots, Probes, RateLimit
 from push_hub.settings import Rate
 
 
@@ -89,3 +89,43 @@ def test_full_hosts_are_named():
     assert slots.initial == 1
     assert slots.free("a") == 0
     assert slots.free("b") == 1
+
+
+def test_a_host_is_probed_when_its_last_failure_is_long_enough_ago():
+    probes = Probes(60)
+    probes.failed("a", 100.0)
+    probes.want("a")
+    probes.want("b")
+    assert probes.take(101.0) == {"b": 1}
+    assert probes.next == 160.0
+    assert probes.take(159.0) == {}
+    assert probes.take(160.0) == {"a": 1}
+    probes.want("a")
+    assert probes.next == 220.0, "a probe is one, whether it was answered yet or not"
+
+
+def test_a_host_that_recovers_is_probed_at_once_and_twice():
+    probes = Probes(60)
+    probes.failed("a", 100.0)
+    probes.recovered("a")
+    probes.recovered("a")
+    assert probes.take(100.0) == {"a": 4}
+    assert probes.next is None
+
+
+def test_what_a_host_asked_for_is_waited_for():
+    probes = Probes(60)
+    probes.failed("a", 100.0, 500.0)
+    probes.recovered("a")
+    assert probes.next == 600.0
+    probes.failed("a", 110.0, 10.0)
+    assert probes.next == 600.0
+
+
+def test_hosts_to_probe_are_bounded():
+    probes = Probes(60, max_hosts=2)
+    for host in "abc":
+        probes.failed(host, 1.0, 5.0)
+        probes.want(host)
+        probes.recovered(host)
+    assert len(probes.take(1_000.0)) == 2

@@ -261,6 +261,26 @@ def test_a_ping_does_not_wait_for_a_recheck(tmp_path):
     run(main())
 
 
+def test_news_of_an_earlier_ping_does_not_end_the_rechecks_of_a_later_one(tmp_path):
+    """A cache may show, for the ping of the third version, the second."""
+
+    async def main():
+        async with world(tmp_path, recheck_after=(3_600.0,)) as w:
+            page = Dated(w)
+            await w.subscribe(page.url)
+            for body in (b"one", b"one", b"two"):
+                before, page.body = w.hub.counters["fetches"], body
+                await w.ping(page.url)
+                await until(lambda before=before: w.hub.counters["fetches"] > before)
+            await until(got(w, b"two"))
+            await until(lambda: w.hub.counters["rechecks"] == 2)
+            (found,) = await w.hub.store.topics()
+            assert (found.rechecks, bool(found.signalled)) == (1, True)
+            assert found.fetch_due > time.time() + 600
+
+    run(main())
+
+
 def test_rechecks_of_a_host_are_bounded(tmp_path):
     async def main():
         rate = Rate(per_second=0.001, burst=3)

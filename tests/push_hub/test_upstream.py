@@ -345,8 +345,8 @@ def test_the_diagnostics_say_how_a_topic_is_followed(tmp_path):
             assert shown["following"]["way"] == "polled"
             assert shown["following"]["reason"] == "it names no hub"
             assert any("it names no hub" in each for each in shown["watched"])
-            async with w.client.get(f"{w.hub_url}/metrics") as answer:
-                assert 'psph_hub_following{way="polled"} 1.0' in await answer.text()
+            metrics = await w.hub.context.metrics.exposition(w.hub.store)
+            assert b'psph_hub_following{way="polled"} 1.0' in metrics
 
     run(main())
 

@@ -156,6 +156,9 @@ class SimulatedNode:
         self.channels: dict[str, Channel] = {}
         self.backlog: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self.paused = False
+        self.crash_cuts_power = False
+        """Whether the machine dies whenever the process does, and its disk loses what was not
+        synced."""
         self.core: Core | None = None
         self._life: Life | None = None
         self._waiting_bytes = 0
@@ -181,7 +184,10 @@ class SimulatedNode:
         self._life = self.core = None
         self.paused = False
         self._forget_backlog()
-        self.storage.crash()
+        if self.crash_cuts_power:
+            self.storage.cut_power()
+        else:
+            self.storage.crash()
 
     def shut_down(self) -> None:
         """Stop cleanly."""

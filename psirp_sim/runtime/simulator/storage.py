@@ -1,4 +1,5 @@
-"""The disk of a simulated node: completed writes survive a crash, others perhaps."""
+"""The disk of a simulated node: completed writes survive a crash, synced ones a power cut, others
+perhaps."""
 
 from __future__ import annotations
 
@@ -15,6 +16,10 @@ from psirp_sim.runtime.simulator.engine import Engine
 WRITE_TIME = (20 * MICROSECOND, 400 * MICROSECOND)
 """Bounds of how long a write takes to become durable; ours, a commit to an SSD."""
 
+WRITE_BACK = 64
+"""Completed batches that the operating system may hold back from the disk."""
+
+_Batch = dict[bytes, bytes | None]
 _Done = Callable[[], None] | None
 
 
@@ -28,10 +33,18 @@ class SimulatedStorage:
         self._engine = engine
         self._random = random
         self._report = report
+        self.epoch = 1
+        self.power_safe = False
+        """Whether every write is synced."""
+        self._disk: dict[bytes, bytes] = {}
+        """What a power cut leaves for certain."""
+        self._unsynced: deque[_Batch] = deque()
+        """Completed since."""
         self._durable: dict[bytes, bytes] = {}
+        """The disk with these: what a crash of the process leaves for certain."""
         self._visible: dict[bytes, bytes] = {}
         self._sorted: list[bytes] | None = None
-        self._pending: deque[tuple[dict[bytes, bytes | None], _Done]] = deque()
+        self._pending: deque[tuple[_Batch, _Done, bool]] = deque()
         self._last_completion = 0
         self._crashes = 0
 
@@ -54,11 +67,11 @@ class SimulatedStorage:
         found = takewhile(lambda key: key.startswith(prefix), islice(self._sorted, first, None))
         return [(key, self._visible[key]) for key in found]
 
-    def write(self, changes: Changes, done: _Done = None) -> None:
+    def write(self, changes: Changes, done: _Done = None, *, sync: bool = False) -> None:
         batch = dict(changes)
         self._apply(batch, self._visible)
         self._sorted = None
-        self._pending.append((batch, done))
+        self._pending.append((batch, done, sync))
         completes = self._engine.now + self._random.randint(*WRITE_TIME)
         self._last_completion = completes = max(completes, self._last_completion)
         self._engine.at(completes, self._complete, self._crashes)
@@ -66,18 +79,34 @@ class SimulatedStorage:
     def crash(self) -> None:
         """The node died: keep some prefix of what was not yet reported."""
         for _ in range(self._random.randint(0, len(self._pending))):
-            self._apply(self._pending.popleft()[0], self._durable)
+            batch, _, sync = self._pending.popleft()
+            self._keep(batch, sync)
         self._forget_unwritten()
+
+    def cut_power(self) -> None:
+        """The machine died: keep some prefix of what was not synced, too."""
+        self.crash()
+        if self.power_safe:
+            return
+        for _ in range(self._random.randint(0, len(self._unsynced))):
+            self._apply(self._unsynced.popleft(), self._disk)
+        self._unsynced.clear()
+        self._durable = dict(self._disk)
+        self._visible = dict(self._disk)
+        self.epoch += 1
 
     def flush(self) -> None:
         """A clean shutdown: everything asked for becomes durable; nobody is left to be told."""
-        for batch, _ in self._pending:
-            self._apply(batch, self._durable)
+        for batch, _, _ in self._pending:
+            self._keep(batch, sync=True)
         self._forget_unwritten()
 
     def wipe(self) -> None:
         """The disk is lost."""
         self._durable.clear()
+        self._disk.clear()
+        self._unsynced.clear()
+        self.epoch = 1
         self._forget_unwritten()
 
     def _forget_unwritten(self) -> None:
@@ -89,13 +118,20 @@ class SimulatedStorage:
     def _complete(self, crashes: int) -> None:
         if crashes != self._crashes:
             return
-        batch, done = self._pending.popleft()
-        self._apply(batch, self._durable)
+        batch, done, sync = self._pending.popleft()
+        self._keep(batch, sync)
         if done is not None:
             self._report(done)
 
+    def _keep(self, batch: _Batch, sync: bool) -> None:
+        self._apply(batch, self._durable)
+        self._unsynced.append(batch)
+        most = 0 if sync or self.power_safe else WRITE_BACK
+        while len(self._unsynced) > most:
+            self._apply(self._unsynced.popleft(), self._disk)
+
     @staticmethod
-    def _apply(batch: dict[bytes, bytes | None], state: dict[bytes, bytes]) -> None:
+    def _apply(batch: _Batch, state: dict[bytes, bytes]) -> None:
         for key, value in batch.items():
             if value is None:
                 state.pop(key, None)

@@ -149,7 +149,8 @@ class Simulator:
     # Faults; each is noted in the event log
 
     def crash(self, name: str) -> None:
-        """The process dies; its disk keeps what was durable."""
+        """The process dies; its disk keeps what was durable, or synced where the node's machine
+        dies with it."""
         self._fault(name, "crash")
         self.nodes[name].crash()
 

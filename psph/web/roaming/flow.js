@@ -89,8 +89,10 @@ export class Flow {
     }
     this.#blind = base.length === 0;
     for (const each of base) {
-      this.#mark(each);
-      if (!this.#isNew(each)) continue;
+      if (!this.#isNew(each)) {
+        this.#mark(each);
+        continue;
+      }
       this.aim(each);
       this.#owed.set(each.publisher, each);
     }
@@ -139,12 +141,17 @@ export class Flow {
 
   // Something exists, or may, that is not here and will not come directly.
   get lacking() {
+    return this.#blind || this.hasHole;
+  }
+
+  // The hub's stream has passed something that is not here: only an earlier proxy can have it.
+  get hasHole() {
     const known = (publisher) => {
       const goal = this.#goal.get(publisher);
       return this.#held.get(publisher)?.size > 0 || (goal !== undefined && this.#isNew(goal));
     };
     const marks = [...this.#marks.values()];
-    return this.#blind || marks.some((mark) => this.#isNew(mark) && known(mark.publisher));
+    return this.#begun && marks.some((mark) => this.#isNew(mark) && known(mark.publisher));
   }
 
   // Everything that directly follows the cursor. Each one yielded has moved the cursor.

@@ -101,7 +101,8 @@ export class Link {
         }
       });
     }
-    // It would come back by itself, with one Position: a client that moves has one of each topic.
+    // It would come back by itself, with a cursor of this hub: a client that moves has a Position of
+    // each topic, which is good at any hub.
     source.addEventListener("error", () => this.#break("its stream ended"));
     return source;
   }

@@ -161,7 +161,7 @@ export class Roamer {
     this.#destination = null;
     this.#kept = this.#memory.load();
     if (destination) this.#go([destination[0]], destination[1], this.#kept.hub ?? "");
-    // A copy elsewhere is the client, until somebody takes it back.
+    // A copy elsewhere is the client until `start` takes it back.
     else if (this.stage !== "superseded" || this.#taking) this.#begin();
     this.#taking = false;
   }
@@ -310,7 +310,12 @@ export class Roamer {
     // What waits here may be nowhere else.
     const more = link === this.#link && flow.heard.join() !== flow.noted;
     if (more && this.#checkClaim()) this.#note(flow);
-    if (link !== this.#link || !flow.caughtUp) return;
+    if (link !== this.#link) return;
+    if (!flow.caughtUp) {
+      // What waits behind a hole need not wait for the rest of the history, too.
+      if (flow.hasHole && !flow.unfilled) this.#collect(flow, move, link);
+      return;
+    }
     // Of a flow that is live nobody is left who could fill a hole.
     if (flow.live) this.#pass(flow, flow.flush("history"));
     else if (!flow.lacking) this.#settle(flow, move, []);
@@ -366,7 +371,10 @@ export class Roamer {
     const wanted = () => link === this.#link && flow.lacking;
     const reasons = await Promise.all(this.#kept.debts.slice(0, -1).map((debt) =>
       emptied(this.#asking(debt, link), wanted, (batch) => this.#offer(batch, move))));
-    if (link === this.#link && !flow.live) this.#settle(flow, move, reasons.filter(Boolean));
+    flow.collecting = false;
+    if (link !== this.#link || flow.live) return;
+    if (flow.caughtUp) this.#settle(flow, move, reasons.filter(Boolean));
+    else flow.unfilled = flow.hasHole; // asked again when the stream has caught up
   }
 
   #asking([proxy, stay], link) {

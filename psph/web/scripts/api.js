@@ -41,5 +41,5 @@ export const read = (path) => ask("GET", path);
 export const put = (path, body) => ask("PUT", path, body);
 export const post = (path, body) => ask("POST", path, body);
 
-// Also while the page is being left; nobody waits for the answer.
+// Also sent while the page is being left; the answer is not read.
 export const remove = (path) => fetch(path, { method: "DELETE", keepalive: true }).catch(() => {});

@@ -86,8 +86,8 @@ class Window {
     this.#showPresence();
   }
 
-  // How the conversation stands at the PSPH of who writes here: without that nothing is known of
-  // the other, and nothing is sent.
+  // How the conversation stands at the PSPH of this window's user: without it the presence of the
+  // other user is unknown, and nothing is sent.
   standing(state) {
     if (state === this.#standing) return;
     this.#standing = state;

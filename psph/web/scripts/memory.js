@@ -60,8 +60,8 @@ export function load() {
   };
 }
 
-// Positions of one world mean nothing in another: `psph up` without --data begins anew. Whether it is
-// a world that this tab has not been in.
+// Positions of one world mean nothing in another: `psph up` without --data starts a new one.
+// Returns whether this tab has not been in this world before.
 export function belongsTo(state, world) {
   if (state.world === world) return false;
   state.world = world;

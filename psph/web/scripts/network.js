@@ -123,9 +123,11 @@ export class Network {
     }));
   }
 
-  // A node that is stopped says nothing of itself: what it said before still holds.
+  // A node that is stopped says nothing of itself: what it said before still holds, and whose PSPH
+  // it is the world says.
   #remembered(node) {
-    if (!node.up) return { ...node, ...pick(this.#known.get(node.name)) };
+    const domain = this.#world.domains.find((each) => each.node === node.name)?.name ?? null;
+    if (!node.up) return { ...node, domain, ...pick(this.#known.get(node.name)) };
     this.#known.set(node.name, node);
     return node;
   }

@@ -23,7 +23,7 @@ export class World {
     return this.domains.flatMap(({ name, topics }) => topics.map((url) => ({ url, domain: name })));
   }
 
-  // What a visitor who has just come is subscribed to: a feed that crosses the fabric.
+  // The subscriptions of a page that is opened for the first time: a feed that crosses the fabric.
   firstFeeds() {
     const [reader, other] = this.domains;
     return reader && other?.topics.length ? [newFeed(reader.name, other.topics[0])] : [];

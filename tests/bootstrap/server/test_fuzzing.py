@@ -212,4 +212,4 @@ def test_no_message_led_to_a_fault(tmp_path, caplog):
             assert len(message) <= 1232
 
     run(main())
-    assert "fault" not in caplog.text
+    assert "server.failed" not in caplog.text

@@ -161,13 +161,9 @@ def test_updates_survive_a_restart(tmp_path):
         assert dns.query.udp(question, server.host, 30, port=server.port).answer
 
 
-def test_a_power_safe_server_keeps_too(tmp_path):
-    from dataclasses import replace
-
-    from tests.bootstrap.server.served import settings
-
+def test_updates_are_synced_to_the_disk(tmp_path):
     async def main(expected):
-        async with served(tmp_path, replace(settings(), power_safe=True)) as server:
+        async with served(tmp_path) as server:
             mode = server._keeper._connection.execute("PRAGMA synchronous").fetchone()
             assert mode == (2,)
             assert server.zones()[0].serial == expected

@@ -147,8 +147,8 @@ def test_an_update_is_seen_at_once(tmp_path, ask, caplog):
     with caplog.at_level(logging.INFO):
         run(main())
     (line,) = [record.message for record in caplog.records if "update" in record.message]
-    assert line.startswith(f"update of {ZONE} by the key {KEY.name} from 127.0.0.1:")
-    assert line.endswith(f": serial 2: added new.{ZONE} 60 A 192.0.2.9, removed news.{ZONE} A")
+    assert line.startswith(f"update.answered zone={ZONE} key={KEY.name} client=127.0.0.1:")
+    assert line.endswith(f'"serial 2: added new.{ZONE} 60 A 192.0.2.9, removed news.{ZONE} A"')
     assert KEY.base64 not in caplog.text
 
 
@@ -173,8 +173,9 @@ def test_refusals_are_said_but_do_not_fill_the_log(tmp_path, caplog):
 
     with caplog.at_level(logging.INFO):
         run(main())
-    assert f"update of {ZONE} by the key powerless-key: REFUSED, from 127.0.0.1:" in caplog.text
-    assert "update signed by the key nobody: BADKEY, from 127.0.0.1:" in caplog.text
+    assert "request.refused client=127.0.0.1:" in caplog.text
+    assert f'"update of {ZONE} by the key powerless-key: REFUSED"' in caplog.text
+    assert '"update signed by the key nobody: BADKEY"' in caplog.text
     assert f"NXDOMAIN, missing.{ZONE}. ANY does not exist" in caplog.text
     assert caplog.text.count("by nobody") < 100
 

@@ -7,14 +7,14 @@ import asyncio
 import json
 import threading
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 import psph
-from tests.psph.mobility.places import TOPIC, give, places, until
+from tests.psph.mobility.places import TOPIC, Relay, give, places, until
 from tests.push_hub.browser import installed
 
 pytestmark = pytest.mark.skipif(
@@ -35,11 +35,44 @@ window.roamer = new Roamer({
 </script>"""
 
 
-class Hubs:
-    """Two of them in a thread, and the page."""
+class Trickle(Relay):
+    """Passes a stream on up to the first update after a gap, until it is released."""
 
-    def __init__(self, directory, **options):
+    def __init__(self, port):
+        super().__init__(port)
+        self.held, self.released = asyncio.Event(), asyncio.Event()
+
+    async def _pump(self, source, sink, way):
+        answers = way is self._answers
+        await super()._pump(_Answers(source, self) if answers else source, sink, way)
+
+
+class _Answers:
+    def __init__(self, source, relay):
+        self._source, self._relay = source, relay
+        self._read, self._later = b"", b""
+
+    async def read(self, most):
+        if self._later:
+            self._relay.held.set()
+            await self._relay.released.wait()
+            chunk, self._later = self._later, b""
+            return chunk
+        chunk = await self._source.read(most)
+        if not self._relay.released.is_set():
+            self._read += chunk
+            blocks = self._read.partition(b"event: gap")[2].split(b"\n\n")
+            later = len(b"\n\n".join(blocks[2:]))
+            chunk, self._later = chunk[: len(chunk) - later], chunk[len(chunk) - later :]
+        return chunk
+
+
+class Hubs:
+    """Two of them in a thread, and the page. With `slow` there is a slow way to the second."""
+
+    def __init__(self, directory, slow=False, **options):
         self._directory, self._options = directory, options
+        self._with_slow = slow
         self._loop = asyncio.new_event_loop()
         self._made = Future()
         self._over = asyncio.Event()
@@ -57,8 +90,14 @@ class Hubs:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         port = runner.addresses[0][1]
-        async with places(self._directory, 2, buffer=True, **self._options) as (a, b):
-            query = f"hub={a.url}&hub={b.url}"
+        async with AsyncExitStack() as stack:
+            hubs = places(self._directory, 2, buffer=True, **self._options)
+            a, b = await stack.enter_async_context(hubs)
+            urls = [a.url, b.url]
+            if self._with_slow:
+                self.slow = await stack.enter_async_context(Trickle(b.port))
+                urls[1] = self.slow.url
+            query = "&".join(f"hub={url}" for url in urls)
             self._made.set_result((a, b, f"http://127.0.0.1:{port}/?{query}"))
             await self._over.wait()
         await runner.cleanup()
@@ -92,6 +131,10 @@ def running(directory, **options):
     finally:
         hubs.end()
         thread.join(SECONDS)
+
+
+async def released(relay):
+    relay.released.set()
 
 
 def opened(context, hubs):
@@ -153,6 +196,32 @@ def test_a_page_collects_what_only_an_earlier_proxy_has(tmp_path, browser):
         other.wait_for_function("() => String(roamer.effect).endsWith('12,13')")
         page.wait_for_function("() => roamer.stage === 'superseded'")
         copy.close()
+        context.close()
+
+
+def test_a_page_asks_for_what_is_missing_while_the_rest_of_a_history_is_under_way(
+    tmp_path, browser
+):
+    with running(tmp_path, slow=True, history=4) as hubs:
+        a, b, slow = hubs.a, hubs.b, hubs.slow
+        context = browser.new_context()
+        page = opened(context, hubs)
+        hubs.do(give((a, b), 1))
+        page.evaluate("() => roamer.move(roamer.hubs[0])")
+        page.wait_for_function("() => roamer.stage === 'live'")
+        hubs.do(until(lambda: any(each.record.topics[TOPIC] for each in a.stays("here"))))
+        page.evaluate("() => roamer.stop()")
+        hubs.do(until(lambda: len(a.stays("away")) == 1))
+        hubs.do(give((a, b), *range(2, 10)))
+        hubs.do(until(lambda: len(a.stays("away")[0].buffer) >= 8))
+        page.evaluate("() => roamer.move(roamer.hubs[1])")
+        hubs.do(asyncio.wait_for(slow.held.wait(), SECONDS))
+        # The hub has 6 to 9; the first four are with the other, and so are the rest.
+        page.wait_for_function("() => roamer.effect?.length === 8")
+        assert page.evaluate("() => roamer.stage") == "moving"
+        hubs.do(released(slow))
+        page.wait_for_function("() => roamer.stage === 'live'")
+        assert page.evaluate("() => roamer.effect") == list(map(str, range(2, 10)))
         context.close()
 
 

@@ -51,6 +51,12 @@ def test_a_phone_roams_through_the_page_it_has(address, playwright):
     expect(page.get_by_role("button", name="Stop psph-a")).to_be_enabled(**SOON)
     check(traveller)
     visitor.picture("roam-phone")
+    # Over plain HTTP from another machine browsers give no locks: each tab has a stream.
+    other = visitor.context.new_page()
+    other.goto(address)
+    for tab in (page, other):
+        assert tab.evaluate("() => navigator.locks === undefined")
+        expect(tab.locator("#connection")).to_have_attribute("data-state", "live", **SOON)
     browser.close()
     assert visitor.elsewhere == [], "it reaches no hub by itself"
     assert visitor.complaints == []

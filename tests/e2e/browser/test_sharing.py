@@ -1,4 +1,4 @@
-"""Many tabs of one browser: all are live, by one stream, which a tab hands over when it is closed."""
+"""Many tabs of one browser: all are live, by one stream, handed over when a tab is closed."""
 
 from __future__ import annotations
 
@@ -100,3 +100,25 @@ def test_a_cut_line_is_seen_in_all_tabs_and_nothing_is_missed(visit, world, line
     for page in pages:
         connection = page.locator("#connection")
         expect(connection).to_have_attribute("data-state", re.compile("resumed|live"), **SOON)
+
+
+def test_a_leader_that_was_put_to_sleep_loses_the_lead(visit, world, line):
+    """Browsers do so with tabs in the background. The others would wait for ever."""
+    user = visit(line.url)
+    user.forgiven = "net::ERR_"  # its stream ends while it sleeps
+    second = user.context.new_page()
+    second.clock.install()
+    user.arrive()
+    second.goto(user.address)
+    row = second.locator("#topics li", has_text=FEED)
+    expect(row).to_have_attribute("data-state", "live", **SOON)
+    asleep = user.context.new_cdp_session(user.page)
+    asleep.send("Page.setWebLifecycleState", {"state": "frozen"})
+    news = headline("While the leader sleeps")
+    publish(world, news)
+    for _ in range(2):  # it asks, and gets no answer
+        second.clock.fast_forward(8_000)
+    seen([second], news)
+    asleep.send("Page.setWebLifecycleState", {"state": "active"})
+    seen([user.page], news)
+    until(lambda: streams(world) == 1, "one stream is left")

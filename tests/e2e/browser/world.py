@@ -199,7 +199,7 @@ class Visitor:
         self.page.get_by_role("tab", name=name).click()
 
     def subscribe(self, topic="news.site-b.test/feed.xml", domain="site-a.test"):
-        """Unless the visitor is: who has just come is subscribed to the default."""
+        """Does nothing where it is subscribed already: a new page is, to the default."""
         self.page.get_by_role("radio", name=domain).check()
         row = self.page.locator("#topics li").filter(has_text=topic)
         row.get_by_role("button").wait_for()

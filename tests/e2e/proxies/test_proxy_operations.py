@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import tomllib
@@ -132,6 +133,30 @@ def test_a_psph_is_told_its_domain_its_keys_and_a_name_server(world):
         assert joining == "linked to 2 rendezvous servers found in DNS"
 
 
+def test_crossings_are_measured_as_often_as_the_callback_was_called(world):
+    name = 'psph_hub_crossing_seconds_count{to="callback"}'
+
+    async def measured(around):
+        _, _, body = await around.get(f"http://127.0.0.1:{world.proxies[A].admin}/metrics")
+        found = [line for line in body.decode().splitlines() if line.startswith(name)]
+        return float(found[0].rpartition(" ")[2])
+
+    async def story(around):
+        topic, reader = f"http://news.{B}/measured", around.callback("measured")
+        await around.subscribe(A, topic, reader)
+        before = await measured(around)
+        for n in range(3):
+            await around.publish(B, topic, b"%d" % n)
+        await until(lambda: len(reader.posts) == 3)
+        async with asyncio.timeout(PATIENCE):  # the last answer may not have reached the hub
+            while (found := await measured(around)) < before + 3:
+                await asyncio.sleep(0.01)
+        assert found == before + 3
+        await around.unsubscribe(A, topic, reader)
+
+    run(world, story)
+
+
 def test_every_role_serves_health_and_metrics(world):
     async def story(around):
         said = {"dns": "psph_dns_questions_total", "psph-site-a": "psph_proxy_topics",
@@ -144,7 +169,9 @@ def test_every_role_serves_health_and_metrics(world):
             assert said.get(each.name, "psph_") in body.decode(), each.name
         for key in world.proxies:
             assert (await around.get(f"{world.hub(key)}/healthz"))[0] == 200
-            status, _, body = await around.get(f"{world.hub(key)}/metrics")
+            assert (await around.get(f"{world.hub(key)}/metrics"))[0] == 404
+            admin = world.proxies[key].admin
+            status, _, body = await around.get(f"http://127.0.0.1:{admin}/metrics")
             assert (status, b"psph_hub_topics" in body) == (200, True)
 
     run(world, story)

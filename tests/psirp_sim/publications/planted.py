@@ -309,12 +309,22 @@ class Late(Follower):
         return 0
 
 
+class GoesOnAfterAPowerCut(Planted):
+    """A durable stream goes on with versions that were given before the power was cut."""
+
+    class history(History):
+        def _load(self, renew):
+            super()._load(renew)
+            self.is_stale = False
+
+
 PLANTED: dict[type[Planted], int] = {
+    GoesOnAfterAPowerCut: 27,
     NeverRepairs: 18,
     RepairsTheFirstUnitOnly: 200,
     NeverAsksItsListeners: 0,
     ForgetsWhoIsBehind: 0,
-    SendsBeforeItIsDurable: 27,
+    SendsBeforeItIsDurable: 97,
     StartsANewEpochAtEveryStart: 6,
     KeepsItsEpochWithoutItsState: 1,
     ForgetsTooEarly: 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from psirp_sim.rendezvous.membership import VIEW, Membership, blocking, majority
+from psirp_sim.rendezvous.membership import DRAINED, VIEW, Membership, blocking, majority
 from psirp_sim.rendezvous.settings import RendezvousSettings
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.simulator import Simulator
@@ -173,6 +173,16 @@ def test_a_view_is_on_the_disk_before_anybody_hears_of_it():
     net.run(MILLISECOND // 2)
     assert msgspec.msgpack.decode(net.world.nodes["c"].storage._durable[VIEW])[0] == 2
     assert {message.view.number for sender, _, message in net.sent if sender == "c"} == {2}
+
+
+def test_a_power_cut_takes_no_server_back_to_an_earlier_view():
+    net = Net("a", "b", "c").founded()
+    net["c"].leave()
+    net.run(A_WHILE)
+    for name in MEMBERS:
+        disk = net.world.nodes[name].storage._disk  # what a power cut leaves for certain
+        assert msgspec.msgpack.decode(disk[VIEW])[0] == 2
+    assert DRAINED in disk
 
 
 def test_it_is_settled_when_a_majority_of_those_before_is_there():

@@ -192,6 +192,9 @@ class LeaseTrial:
             for name in names:
                 clock = Clock(random.randint(-skew, skew), random.randint(-10_000_000, 10_000_000))
                 world.add_node(name, lambda env, core=core: core(env, self), clock)
+        power = stream(world.seed, "power cuts")
+        for node in world.nodes.values():
+            node.crash_cuts_power = power.random() < 0.5
         loss = random.choice([0.0, 0.02, 0.2])
         slow = random.choice([2, 10, 60])
         for index, one in enumerate([*self.servers, *self.clients]):
@@ -573,14 +576,43 @@ class NeverRepeats(WriterLeases):
             super()._look(lease)
 
 
+class _NeverSyncs:
+    """An environment whose storage loses what a power cut can take."""
+
+    def __init__(self, env):
+        self.env, self.storage = env, self
+
+    def __getattr__(self, name):
+        return getattr(self.env if hasattr(self.env, name) else self.env.storage, name)
+
+    def write(self, changes, done=None, *, sync=False):
+        self.env.storage.write(changes, done)
+
+
+class VotesBeforeTheDiskHasIt(Voting):
+    """A fencing epoch is durable, and a power cut takes it."""
+
+    def __init__(self, env, *args, **options):
+        super().__init__(_NeverSyncs(env), *args, **options)
+
+
+class MovesBeforeTheDiskHasIt(Membership):
+    """A view is durable, and a power cut takes the server back to the one before."""
+
+    def __init__(self, env, *args, **options):
+        super().__init__(_NeverSyncs(env), *args, **options)
+
+
 PLANTED = [
+    ({"voting": VotesBeforeTheDiskHasIt, "skew": 20 * SECOND, "calm_servers": True}, 150),
+    ({"membership": MovesBeforeTheDiskHasIt}, 760),
     ({"voting": PromisesRightAfterAStart}, 0),
     ({"voting": VotesInAnyView}, 0),
     ({"voting": PromisesForTooShort}, 0),
-    ({"voting": FreesOnOldReleases}, 50),
+    ({"voting": FreesOnOldReleases}, 230),
     ({"voting": ForgetsFences, "skew": 20 * SECOND, "calm_servers": True}, 30),
     ({"membership": SettledAtOnce}, 90),
-    ({"membership": ChangesAtOnce}, 140),
+    ({"membership": ChangesAtOnce}, 570),
     ({"leases": HoldsWithoutConfirmation}, 0),
     ({"leases": CountsFromTheVotes}, 40),
     ({"leases": CountsVotesTwice}, 0),
@@ -726,6 +758,7 @@ def test_only_the_view_it_is_in_and_only_when_it_is_settled():
     assert voter.ask(view=View(0, ())) is Code.STALE
     voter.membership.settled_at = None
     assert voter.ask() is Code.NOT_READY
+    assert voter.votes[0].left_ms == SETTINGS.retry_interval // MILLISECOND
     voter.membership.settled_at = 0
     voter.membership.view = View(2, ("b", "c"))
     assert voter.ask(view=View(2, ("b", "c"))) is Code.NOT_READY
@@ -739,6 +772,7 @@ def test_a_restarted_voter_takes_only_what_it_took_before():
     assert voter.ask("y", request=1) is Code.HELD
     voter.start()
     assert voter.ask("y", request=1) is Code.NOT_READY
+    assert voter.votes[0].left_ms == LEASE // MILLISECOND
     assert voter.ask("y", request=1, fence=5) is Code.NOT_READY
     # A late confirmation with a higher fence could break the forgotten promise to x.
     assert voter.ask("y", request=1, fence=6) is Code.NOT_READY
@@ -942,6 +976,49 @@ def test_a_candidate_that_fails_gives_back_what_it_got_and_tries_again():
     assert [(ask.server, ask.release) for ask in client.asks] == [("a", True)]
     client.world.run_for(LEASE // 4)
     assert [ask.server for ask in client.asks if not ask.release][:4] == ["a", "b", "c", "d"]
+
+
+def asked_after(client):
+    """How long it takes until it asks again."""
+    begun = client.env.now()
+    while not any(not ask.release for ask in client.asks):
+        client.world.run_for(MILLISECOND)
+        assert client.env.now() < begun + LEASE
+    return client.env.now() - begun
+
+
+@pytest.mark.parametrize("code", [Code.NOT_READY, Code.HELD])
+def test_it_asks_again_when_a_majority_may_vote(code):
+    client = Client()
+    client.acquire()
+    first, client.asks[:] = client.asks[:], []
+    for ask, left_ms in zip(first, (1, 60, 300), strict=True):
+        client.vote(ask, code, left_ms=left_ms)
+    assert 60 * MILLISECOND <= asked_after(client) <= 75 * MILLISECOND
+
+
+def test_it_asks_at_once_when_there_is_something_to_write():
+    client = Client()
+    lease = client.acquire()
+    for _ in range(8):  # the pauses grow
+        client.all_vote(Code.HELD)
+        asked_after(client)
+    client.all_vote(Code.HELD)
+    client.asks.clear()
+    lease.hurry()
+    assert asked_after(client) <= SETTINGS.retry_interval // 4
+    client.asks.clear()
+    lease.hurry()
+    client.world.run_for(MILLISECOND)
+    assert not client.asks, "it has asked already"
+
+
+def test_who_holds_it_has_no_reason_to_hurry():
+    client = Client()
+    lease = client.held()
+    lease.hurry()
+    client.world.run_for(MILLISECOND)
+    assert not client.asks
 
 
 def test_it_learns_settled_views_from_votes():

@@ -21,6 +21,7 @@ from psirp_sim.runtime.client_errors import (
     ClientClosed,
     Congested,
     FabricError,
+    NotAnItem,
     NotAttached,
     NotDrained,
     NothingPublished,
@@ -123,6 +124,56 @@ def test_ids_of_topics_are_taken_as_they_are():
                 bob.subscribe(sid, rid)
 
     within_a_fabric(body, ["alice", "bob"])
+
+
+def test_an_item_may_be_named_by_its_topic():
+    async def body(fabric, alice, bob):
+        url = "HTTP://News.example:80/feed"
+        topic = identify(url)
+        async with bob.subscribe(topic) as updates:
+            first = await alice.publish(url, b"a")
+            found = await take(updates, 1)
+            second = await alice.publish(topic, b"b", {"content_type": "text/plain"})
+            found += await take(updates, 1)
+        assert [each.position for each in found] == [first, second]
+        assert [each.metadata["topic"] for each in found] == [topic.canonical] * 2
+        assert found[1].metadata["content_type"] == "text/plain"
+        assert (found[0].sid, found[0].rid) == (topic.sid.raw, topic.rid.raw)
+        assert (await bob.subscribe_sync(url)).content == b"b"
+        await alice.withdraw(url)
+        async with alice.offer(url) as offering:
+            assert (offering.sid, offering.rid) == (topic.sid.raw, topic.rid.raw)
+
+    within_a_fabric(body, ["alice", "bob"])
+
+
+NAMELESS = [
+    (), (None,), (None, b"x"), (5, b"x"), ("no topic", b"x"), ("", b"x"), (SID, b"x"),
+    ("ab" * 32, "cd" * 32, b"x"), (SID, "cd" * 32, b"x"), (SID,), (None, RID, b"x"),
+]  # fmt: skip
+EMPTY = [
+    ("http://e.example/",), ("http://e.example/", "text"), ("http://e.example/", None), (SID, RID),
+    (SID, RID, "text"), ("http://e.example/", RID, b"x", {}), (identify("http://e.example/"),),
+]  # fmt: skip
+
+
+def test_what_names_no_item_gets_a_sentence():
+    told_what_to_pass = pytest.raises(
+        (NotAnItem, InvalidId), match=r"pass (a Topic, a URL|them all)"
+    )
+
+    async def body(fabric, alice):
+        for what in NAMELESS + EMPTY:
+            with told_what_to_pass:
+                await alice.publish(*what)
+        for what in NAMELESS[1:]:
+            with told_what_to_pass:
+                alice.offer(*what[:2])
+        for what in (None, 5, "no topic", b"short"):
+            with told_what_to_pass:
+                alice.subscribe(what)
+
+    within_a_fabric(body, ["alice"])
 
 
 def test_a_scope_has_many_items():
@@ -271,7 +322,7 @@ def test_a_listener_that_raises_gets_the_event_again(monkeypatch, caplog):
         assert len(calls) == 5
 
     within_a_fabric(body, ["alice", "bob"])
-    assert sum("gets the event again" in record.message for record in caplog.records) == 2
+    assert sum(record.message.startswith("listener.failed") for record in caplog.records) == 2
 
 
 def test_a_slow_listener_holds_up_nobody_and_loses_nothing():
@@ -705,7 +756,7 @@ def test_without_a_fabric_everything_says_so(caplog):
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
-    assert "closing alone" in caplog.text
+    assert "node.close_failed node=alone" in caplog.text
 
 
 def test_connecting_to_nobody():

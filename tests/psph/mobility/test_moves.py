@@ -354,6 +354,6 @@ def test_a_client_cannot_send_a_proxy_to_an_address_that_is_no_proxys(tmp_path, 
             async with session.post(f"{a.url}/mobility/relay", data=encode(question)) as reply:
                 refused = read(await reply.read())
             assert refused.code == "forbidden"
-            assert not a.proxy.peers.counters
+            assert not a.proxy.peers.counters.total()
 
     run(main)

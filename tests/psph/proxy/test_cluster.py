@@ -112,6 +112,23 @@ def test_a_turn_that_was_over_before_anybody_heard_of_it_is_not_lost(world):
     assert of_standby == [b"2", b"3", b"4"]
 
 
+@pytest.mark.parametrize("heard", [0, 1, 2, 3])
+def test_another_one_takes_over_within_a_lease(world, heard):
+    """However long ago the one that died was heard of: the topic is not given back to it."""
+    world.told(world.want("a"))
+    writer, standby = roles(world)
+    hub = world.hub(standby)
+    hub.brings, hub.pass_on = world.proxy(standby).brings, world.proxy(standby).pinged
+    world.publish(writer, b"1")
+    world.until(lambda: world.bodies("a") == [b"1"])
+    world.run(heard)
+    world.world.crash(writer)
+    world.sites[0].content = b"news"
+    hub.ping(identify(FEED), lambda: None)
+    lease = world.settings.rendezvous.writer_lease / SECOND
+    assert world.until(lambda: world.bodies("a") == [b"1", b"news"]) < lease + 0.5
+
+
 def test_who_comes_later_is_not_told_what_was_before(world):
     first = world.told(world.want("b", FEED))
     assert first is not None
@@ -164,7 +181,7 @@ def cluster(settings, members):
     )  # fmt: skip
     for name, priority, weight in members:
         said = Membership(name, "0" * 32, [B], 10.0, priority, weight)
-        made.members[name] = Member(said, env.call_later(SECOND, lambda: None))
+        made.members[name] = Member(said, env.call_later(SECOND, lambda: None), env.now())
     return made
 
 

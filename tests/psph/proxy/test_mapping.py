@@ -29,7 +29,14 @@ def publication(update=WEB, **changes):
     return replace(made, **changes)
 
 
-@pytest.mark.parametrize("update", [WEB, replace(WEB, published=False), replace(WEB, body=b"")])
+@pytest.mark.parametrize(
+    "update",
+    [
+        WEB,
+        replace(WEB, published=False),
+        replace(WEB, body=b""),
+    ],
+)
 def test_an_update_crosses_unchanged(mapping, update):
     assert mapping.convert(publication(update)) == update
 
@@ -65,6 +72,18 @@ def test_without_a_type_it_is_bytes(mapping):
     update = mapping.convert(publication(metadata={"topic": TOPIC.canonical}))
     assert update.content_type == DEFAULT_TYPE
     assert (update.trace_id, update.published) == ("", False)
+
+
+def test_when_it_was_numbered_crosses(mapping):
+    update = replace(WEB, recorded_ms=1_700_000_000_123)
+    assert mapping.convert(publication(update)).recorded_ms == 1_700_000_000_123
+    assert "recorded_ms" not in publication().metadata
+
+
+@pytest.mark.parametrize("said", ["", "soon", "-1", "1e9", "9" * 18])
+def test_what_is_no_time_is_none(mapping, said):
+    metadata = {"topic": TOPIC.canonical, "recorded_ms": said}
+    assert mapping.convert(publication(metadata=metadata)).recorded_ms == 0
 
 
 @pytest.mark.parametrize("kind", ["text/html\r\nSet-Cookie: a=b", "t\u00e9xt", "x" * 1_001])

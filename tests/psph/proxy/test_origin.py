@@ -92,7 +92,9 @@ def test_what_was_recorded_while_cut_off_is_published_afterwards():
 
 
 def test_what_the_hub_has_forgotten_is_a_gap():
-    world = World()
+    world = World({"a": (A,), "b": (B,), "c": (B,)})
+    world.until(lambda: world.proxy("b").cluster.members)
+    world.world.crash("c")  # which is known, so that a lease is needed
     world.told(world.want("a"))
     world.publish("b", b"1")
     world.until(lambda: world.bodies("a") == [b"1"])

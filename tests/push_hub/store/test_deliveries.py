@@ -299,3 +299,64 @@ def test_a_subscription_remembers_how_it_goes(tmp_path, failures):
             assert (record.failures, record.last_success_at) == (0, 99.0)
 
     run(main())
+
+
+async def resting(store, *callbacks):
+    """Lanes that failed once and rest until 1000 and later, in this order."""
+    for callback in callbacks:
+        await subscribe(store, callback)
+    recorded = await publish(store)
+    assert recorded.resting_hosts == ()
+    claimed = (await claim(store)).claimed
+    for n, each in enumerate(claimed):
+        failed = result(each, Outcome.RETRY, at=1.0 + n, retry_at=1_000.0 + n)
+        await claim(store, room=0, results=[failed])
+
+
+def test_an_update_names_the_hosts_whose_lanes_rest(tmp_path):
+    async def main():
+        async with opened(tmp_path) as store:
+            await resting(store, "http://a.example/1", "http://a.example/2", "http://b.example/1")
+            await subscribe(store, "http://c.example/1", now=2.0)
+            recorded = await publish(store, b"2", now=5.0)
+            assert sorted(recorded.resting_hosts) == ["a.example:80", "b.example:80"]
+
+    run(main())
+
+
+def test_a_probe_that_fails_changes_nothing(tmp_path):
+    async def main():
+        async with opened(tmp_path) as store:
+            await resting(store, "http://a.example/1", "http://a.example/2")
+            probes = {"a.example:80": 1, "b.example:80": 1}
+            (probed,) = (await store.exchange([], 10.0, 9, {}, 9, probes)).claimed
+            assert (probed.callback, probed.rests_until) == ("http://a.example/1", 1_000.0)
+            before = await store.subscription_by_id(probed.subscription)
+            failed = result(probed, Outcome.PROBED, at=11.0, retry_at=1_000.0)
+            exchanged = await store.exchange([failed], 11.0, 9, {}, 9, {})
+            assert (exchanged.claimed, exchanged.next_due) == ((), 1_000.0)
+            after = await store.subscription_by_id(probed.subscription)
+            assert (after.failures, after.waiting) == (before.failures, before.waiting) == (1, 1)
+            assert [each.attempt for each in await store.queue()] == [1, 1]
+            # The other one is the next: it was tried longer ago.
+            (second,) = (await store.exchange([], 12.0, 9, {}, 9, probes)).claimed
+            assert second.callback == "http://a.example/2"
+            released = result(second, Outcome.RELEASED, at=13.0)
+            exchanged = await store.exchange([released], 13.0, 9, {}, 9, {})
+            assert exchanged.claimed == (), "it rests as long as before"
+
+    run(main())
+
+
+def test_after_a_probe_that_succeeds_the_lane_goes_on(tmp_path):
+    async def main():
+        async with opened(tmp_path) as store:
+            await resting(store, "http://a.example/1")
+            await publish(store, b"2", origin=Origin.PUBLISHED, now=5.0)
+            (probed,) = (await store.exchange([], 10.0, 9, {}, 9, {"a.example:80": 1})).claimed
+            done = result(probed, at=11.0)
+            exchanged = await store.exchange([done], 11.0, 9, {}, 9, {})
+            assert await bodies(store, exchanged) == [b"2"]
+            assert exchanged.claimed[0].rests_until is None
+
+    run(main())

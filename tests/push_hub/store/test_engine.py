@@ -12,7 +12,7 @@ from tests.push_hub.store.stores import run
 
 def add(value):
     def operation(db):
-        db.execute("INSERT INTO identity VALUES (?, 0)", (value,))
+        db.execute("INSERT INTO related (canonical, other) VALUES (?, '')", (value,))
         if value == 13:
             raise ValueError("unlucky")
         return value
@@ -21,7 +21,7 @@ def add(value):
 
 
 def count(db):
-    return db.execute("SELECT count(*) FROM identity").fetchone()[0]
+    return db.execute("SELECT count(*) FROM related").fetchone()[0]
 
 
 def test_a_failing_operation_takes_nobody_with_it(tmp_path):
