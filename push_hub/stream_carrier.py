@@ -47,6 +47,7 @@ from push_hub.guide import Guiding
 from push_hub.masking import masked_topic
 from push_hub.naming import is_web
 from push_hub.news import digest_of
+from push_hub.retries import RetrySchedule
 from push_hub.stream_events import StreamBase, StreamEvent, StreamUpdate
 from traces import TRACE_ID_BYTES, LogEvent, new_trace_id
 
@@ -76,6 +77,7 @@ _FETCHED_HERE_S: Final = 10.0
 _PING_WAIT_S: Final = 5.0
 """For a topic that is about to be followed."""
 _STORE_PAUSE_S: Final = 1.0
+_RETRIES: Final = RetrySchedule(first=0.2, factor=2.0, longest=5.0)
 _WHOSE: Final = "the hub of our domain"
 
 
@@ -378,19 +380,22 @@ class StreamCarrier:
 
     async def _read(self, stream: _Stream) -> None:
         first = next(iter(stream.topics.values()))
+        known = [first.hub]
 
         async def hubs() -> list[str]:
+            nonlocal known
             current = next(filter(self._is_current, stream.topics.values()), first)
-            found = await self._guiding.hubs_for(current.topic) or []
+            found = await self._guiding.hubs_for(current.topic)
+            known = known if found is None else found
             # Streams that it replaces are there already.
             there = stream.replaces[0].hub if stream.replaces else None
-            return sorted(found, key=lambda hub: hub != there)
+            return sorted(known, key=lambda hub: hub != there)
 
         try:
             after = {name: await self._positions(each) for name, each in stream.topics.items()}
             async with StreamFollower(
                 list(stream.topics), hubs, after=after, base=True, session=self._session,
-                last=1 if first.new else None, told=partial(self._said, stream),
+                retries=_RETRIES, last=1 if first.new else None, told=partial(self._said, stream),
                 worked=partial(self._on_connected, stream),
                 failed=partial(self._on_disconnected, stream),
             ) as follower:  # fmt: skip
