@@ -162,7 +162,8 @@ class Ledger:
             return False  # it is there still, or came with the subscription
         # Where the newest go, what was there before, perhaps consumed already, took its place.
         since = 0
-        begin = self.care.unreported(min(at, self.left_at or at)) if self.newest_go else at
+        left = at if self.left_at is None else min(at, self.left_at)
+        begin = self.care.unreported(left) if self.newest_go else at
         for stream in there.streams.values():
             later = sum(each.at >= begin for each in stream)
             # A replay brings one stream after the other, so what is older may come later.
