@@ -110,6 +110,7 @@ class Proxy:
                 self._wish_changed(side, topic, True)
         self.answering.start()
         self.cluster.start()
+        self.env.call_later(self.settings.probe_time_out, self.writing.try_votes)
         waiting, self._waiting = self._waiting, []
         for canonical, ready in waiting:
             self.inflow.when_ready(canonical, ready)

@@ -142,11 +142,11 @@ class Writing:
             self.end(turn)
             self._stand_by(turn)
             turn.told()
-        elif standing is Standing.SHARED and not turn.is_alone and turn.lease is None:
-            if turn.waiting is not None:
-                turn.waiting.cancel()
-                turn.waiting = None
-            self._stand_by(turn)
+        elif standing is Standing.SHARED and turn.lease is None:
+            if self._cluster.belongs_to(turn.topic) == self.node:
+                self._ask(turn)
+            elif turn.waiting is None:
+                self._stand_by(turn)
 
     def hurry(self, turn: Turn) -> None:
         """There is something to write, so it is not left to the others."""

@@ -49,6 +49,19 @@ def test_it_waits_until_its_own_announcement_has_come_back():
     world.until(lambda: world.proxy("c").cluster.is_alone)
 
 
+def test_those_who_stand_by_ask_for_the_lease_however_often_others_say_something():
+    world = World({"a": ("site-a.test",), "b": (B,), "c": (B,)})
+    world.until(lambda: standing(world, "b") is standing(world, "c") is Standing.SHARED)
+    owner = world.proxy("b").cluster.belongs_to(TOPIC)
+    other = "c" if owner == "b" else "b"
+    world.run(1)
+    world.proxy(other).control.want(Side.FABRIC, FEED, "another", None)
+    for _ in range(40):  # two seconds, and the standby takes one
+        world.run(0.05)
+        world.proxy(other)._members_changed()
+    assert turn(world, other).lease is not None
+
+
 def test_it_asks_for_leases_while_it_cannot_know():
     """Nobody tells the keys of its zone, so it hears no announcement of it."""
     world = World(dns_delay=1_000 * SECOND)
@@ -56,6 +69,7 @@ def test_it_asks_for_leases_while_it_cannot_know():
     world.until(lambda: turn(world, "b").held)
     assert standing(world, "b") is Standing.PROBING
     assert not turn(world, "b").is_alone
+    assert world.proxy("b").is_ready
 
 
 def test_a_second_one_joins():
