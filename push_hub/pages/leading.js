@@ -6,8 +6,7 @@
 // to sleep, loses the lock to a tab that is looked at. Browsers give locks to secure contexts only
 // (https, and http from the machine itself): elsewhere each tab leads itself.
 //
-// push_hub/pages/leading.js is the same file, because a hub serves its pages by itself; a test
-// compares the two.
+// psph/web/roaming/leading.js is a link to this file: a hub serves its pages by itself.
 
 const SILENT = 5_000; // after which a tab that is looked at asks for a sign of life
 const PATIENCE = 3_000; // with the answer

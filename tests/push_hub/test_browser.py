@@ -4,13 +4,11 @@ import asyncio
 import contextlib
 import html
 import json
-from pathlib import Path
 
 import pytest
 
-import psph
 from identifiers import Position, PublisherId, identify
-from push_hub import Hub, create_app, pages
+from push_hub import Hub, create_app
 from push_hub.app import HUB
 from push_hub.feeds import presenting
 from push_hub.store import SqliteStore
@@ -733,9 +731,3 @@ def test_eight_tabs_share_one_stream_and_outlive_their_leader(tmp_path, running)
             await until(lambda: len(w.hub.streams) == 1)
 
     run(main())
-
-
-def test_both_pages_that_share_a_stream_have_the_same_leading_module():
-    """A hub serves its pages by itself, so it has a copy."""
-    here, there = (Path(package.__file__).parent for package in (pages, psph))
-    assert (here / "leading.js").read_bytes() == (there / "web/roaming/leading.js").read_bytes()
