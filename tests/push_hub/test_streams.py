@@ -171,7 +171,7 @@ def test_who_counts_versions_is_told_where_a_stream_has_caught_up(tmp_path):
                 assert found == [first, second, third, fourth]
                 assert (await b.event()).data["base"] == [fourth]
             async with browser(w, after=[""], base="event", last="2") as b:
-                assert [(await b.event()).id for _ in range(2)] == [third, fourth]
+                assert [(await b.event()).position for _ in range(2)] == [third, fourth]
                 assert (await b.event()).data["base"] == [fourth]
             for wrong in ("0", "-1", "x", "1" * 9, "\u0664"):
                 async with w.client.get(
