@@ -167,8 +167,11 @@ class SqliteStorage:
             if not clean and not synced and (last != boot or not boot):
                 epoch += 1
                 _log.warning(
-                    "%s may lack writes that were reported durable before the machine stopped: "
-                    "epoch %d begins; power_safe prevents this", self._path, epoch,
+                    LogEvent(
+                        "epoch.begun", path=self._path, epoch=epoch,
+                        reason="writes reported durable before the machine stopped may be lost:"
+                        " power_safe prevents this",
+                    )
                 )  # fmt: skip
             connection.execute(
                 "UPDATE opened SET epoch = ?, boot = ?, clean = 0, synced = ?",
@@ -194,7 +197,8 @@ class SqliteStorage:
             self._sync(connection, True)
             connection.execute("UPDATE opened SET clean = 1")
         except sqlite3.Error as error:
-            _log.error("%s: %s: the stop counts as unclean; check the disk", self._path, error)
+            # The next start takes the stop for an unclean one.
+            _log.error(LogEvent("storage.not_marked_clean", path=self._path, reason=error))
         finally:
             connection.close()
 

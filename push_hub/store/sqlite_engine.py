@@ -24,6 +24,7 @@ from push_hub.errors import HubError, StoreError
 from push_hub.store.locking import DatabaseLock
 from push_hub.store.sqlite_identity import mark_clean, open_identity, read_boot_id
 from push_hub.store.sqlite_schema import migrate
+from traces import LogEvent
 
 _log = logging.getLogger(__name__)
 
@@ -68,11 +69,12 @@ class SqliteEngine:
             ) from error
         if lost:
             _log.warning(
-                "%s may lack updates that were acknowledged before the machine stopped: epoch %d "
-                "begins, and readers receive a reset; power_safe prevents this",
-                path,
-                self.identity.epoch,
-            )
+                LogEvent(
+                    "epoch.begun", path=path, epoch=self.identity.epoch,
+                    reason="updates acknowledged before the machine stopped may be lost, and"
+                    " readers receive a reset: power_safe prevents this",
+                )
+            )  # fmt: skip
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="hub store reader")
         self._writes: queue.SimpleQueue[tuple[Operation, asyncio.Future[Any]] | None] = (
             queue.SimpleQueue()
@@ -141,7 +143,8 @@ class SqliteEngine:
             connection.execute("PRAGMA synchronous = FULL")
             mark_clean(connection)
         except sqlite3.Error as error:
-            _log.error("%s: %s: the stop counts as unclean; check the disk", self._path, error)
+            # The next start takes the stop for an unclean one.
+            _log.error(LogEvent("store.not_marked_clean", path=self._path, reason=error))
         finally:
             connection.close()
 

@@ -14,14 +14,15 @@ from types import SimpleNamespace
 
 import aiohttp
 
+from identifiers import PublisherId
 from push_hub import HubSettings
 from push_hub.carrying import Carrying
 from push_hub.context import Context
 from push_hub.distribution import Distributor
 from push_hub.metrics import HubMetrics
 from push_hub.naming import Naming
-from push_hub.store.records import Origin
-from push_hub.store.sqlite import SqliteStore, _identity
+from push_hub.store.records import Identity, Origin
+from push_hub.store.sqlite import SqliteStore
 from push_hub.store.sqlite_schema import migrate
 from push_hub.tracing import Tracer
 from tests.push_hub.store.stores import publish, subscribe
@@ -52,6 +53,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 class _DirectEngine:
     """What the store's threads do, at once."""
+
+    identity = Identity(PublisherId(bytes(16)), 1)
 
     def __init__(self):
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -106,7 +109,7 @@ class Outage:
         self.settings = HubSettings("http://hub.example", **settings)
 
     async def begin(self):
-        self.store = SqliteStore(self._engine, await self._engine.write(_identity))
+        self.store = SqliteStore(self._engine)
         self.context = Context(
             self.settings, self.store, Tracer(NullSink(), "hub", "local"), self.loop.time,
             Naming("http://hub.example"), Carrying(Naming("http://hub.example"), 1, 1),
