@@ -57,7 +57,7 @@ def test_a_buffer_outlives_the_process_that_keeps_it(tmp_path):
             await reader.live()
             await reader.move_out()
             await give((a,), 2, 3)
-            await until(lambda: len(a.stays("away")[0].buffer) == 2)
+            await until(lambda: [n.version for n in a.stays("away")[0].buffer.seen(TOPIC)] == [3])
             await give((b,), 4)
             async with a.stopped():
                 await reader.move(b.url)
