@@ -65,7 +65,7 @@ class Api:
         app.cleanup_ctx.append(self._running)
         router = app.router
         router.add_get("/", self._index)
-        router.add_static("/web", WEB, follow_symlinks=True)  # to a module of the hub's pages
+        router.add_static("/web", WEB)
         router.add_get("/docs/http-api.md", self._documentation)
         router.add_get("/report/{file:[a-z0-9_.-]*}", self._report)
         router.add_get("/healthz", self._healthz)
