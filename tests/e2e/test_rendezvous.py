@@ -271,7 +271,7 @@ address = "127.0.0.1:{other_port}"
 
 [rendezvous]
 members = ["r1", "r2"]
-lease_s = 15
+lease_s = 30
 writer_lease_s = 3
 settle_s = 10
 time_out_s = 4

@@ -242,6 +242,7 @@ class CollectsForAnEarlierSubscription(MobileClient):
     def subscribe(self, topic):
         super().subscribe(topic)
         self.flows[topic].since = 0
+        self.flows[topic].floor.clear()
 
 
 class NamesNoNewTopicWhileLeaving(MobileClient):
@@ -442,7 +443,7 @@ PROXIES = [
     (with_handler(_BeginsFromNowOn), 4),
     (with_stays(_ForgetsNothing), 0),
     (with_handler(_DoesNotStandBy), 10),
-    (DismissesTooEarly, 5),
+    (DismissesTooEarly, 112),
     (WelcomesTooEarly, 57),
     (IgnoresClaims, 1),
     (with_stays(_NeverNoticesSilence), 5),
