@@ -214,14 +214,6 @@ class _LeavesTheHeirNothing(Waiting):
         self.heir = None
 
 
-class _BequeathsWhatIsOver(Waiting):
-    """Who subscribed again inherits what waited for the subscription before."""
-
-    def bequeath(self, heir):
-        heir.since = {}
-        super().bequeath(heir)
-
-
 class _BelievesAnybody(Passes):
     """A pass is not looked at."""
 
@@ -257,6 +249,5 @@ PROXIES = [
     (planted(_ConfirmsTooEarly, lambda ahead: ahead.conversation), 204),
     (planted(_BelievesAnybody, lambda ahead: ahead.conversation.passes), 1),
     (with_waiting(_LeavesTheHeirNothing), 1),
-    (with_waiting(_BequeathsWhatIsOver), 1236),
 ]
 CLIENTS = [(with_collector(_Trusts), 12)]
