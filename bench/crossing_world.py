@@ -120,12 +120,9 @@ def _proxy(
     hub, admin = {"a": ("8081", "7824"), "b": ("8082", "7825")}[letter]
     data = directory / "data" / f"psph-{letter}"
     url = f"http://{moved[f'{HOST}:{hub}']}"
-    return Proxy(
-        f"site-{letter}.test",
-        HubProcess(url, data, process.pid),
-        f"http://{moved[f'{HOST}:{admin}']}",
-        process,
-    )
+    admin_url = f"http://{moved[f'{HOST}:{admin}']}"
+    hub_process = HubProcess(url, data, process.pid, f"{admin_url}/metrics")
+    return Proxy(f"site-{letter}.test", hub_process, admin_url, process)
 
 
 def _has_joined(proxy: Proxy) -> bool:

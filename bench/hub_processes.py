@@ -149,13 +149,15 @@ class HubProcess:
     url: str
     data: Path
     pid: int
+    metrics: str
+    """The URL of its metrics."""
 
     def token(self) -> str:
         return (self.data / "admin-token").read_text().strip()
 
     def count(self, what: str) -> int:
         """One of its counters."""
-        with urllib.request.urlopen(f"{self.url}/metrics", timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(self.metrics, timeout=PATIENCE) as answer:
             text = answer.read().decode()
         found = re.search(rf"^psph_hub_{what}_total ([0-9.e+]+)$", text, re.MULTILINE)
         return int(float(found[1])) if found else 0
@@ -198,7 +200,8 @@ def start_hub(stack: ExitStack, data: Path, *options: str) -> HubProcess:
     line = process.stdout.readline()
     if not line.startswith("ready "):
         raise RuntimeError(f"the hub did not start: {(data / 'log').read_text()}")
-    return HubProcess(line.split()[1].rstrip("/"), data, process.pid)
+    url = line.split()[1].rstrip("/")
+    return HubProcess(url, data, process.pid, f"{url}/metrics")
 
 
 def atom(number: int, size: int = 1_600) -> bytes:

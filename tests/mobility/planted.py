@@ -388,13 +388,6 @@ class _LetsLateListsCount(Handler):
         super().update(call, topics, gone)
 
 
-class _KeepsWhatIsOver(Handler):
-    """Who subscribes again gets what was kept for the subscription before."""
-
-    def update(self, call, topics, gone):
-        super().update(call, topics, {t: said for t, said in gone.items() if t not in topics})
-
-
 class _ExpiresTooEarly(Stays):
     """A client is given a tenth of the time to keep that it was promised."""
 
@@ -444,12 +437,11 @@ PROXIES = [
     (with_stays(_ForgetsNothing), 0),
     (with_handler(_DoesNotStandBy), 10),
     (DismissesTooEarly, 112),
-    (WelcomesTooEarly, 57),
+    (WelcomesTooEarly, 12),
     (IgnoresClaims, 1),
     (with_stays(_NeverNoticesSilence), 5),
     (LetsLateWordsCount, 332),
     (with_handler(_LetsLateListsCount), 322),
-    (with_handler(_KeepsWhatIsOver), 656),
     (with_stays(_ExpiresTooEarly), 15),
     (with_stays(_DoesNotSayThatItExpired), 9),
 ]

@@ -250,4 +250,4 @@ PROXIES = [
     (planted(_BelievesAnybody, lambda ahead: ahead.conversation.passes), 1),
     (with_waiting(_LeavesTheHeirNothing), 1),
 ]
-CLIENTS = [(with_collector(_Trusts), 12)]
+CLIENTS = [(with_collector(_Trusts), 11)]

@@ -144,7 +144,7 @@ PLANTED: dict[type[Planted], int] = {
     KeepsItsNewsToItself: 1,
     KeepsPingsToItself: 4,
     ForgetsItsTurns: 0,
-    WithdrawsAtTheEnd: 4,
+    WithdrawsAtTheEnd: 22,
     PublishesOutOfTurn: 0,
     DoesNotLookAfterAll: 38,
     TakesUpTheLatest: 6,
