@@ -153,6 +153,7 @@ class ClusterTrial(ProxyTrial):
             other
             for other in self.proxies
             if (holder := self.peer(other)) is not None
+            and holder.proxy.begun
             and (lease := holder.node.rendezvous.writers.leases.get(item)) is not None
             and lease.held
         ]

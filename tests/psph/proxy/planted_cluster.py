@@ -144,11 +144,11 @@ PLANTED: dict[type[Planted], int] = {
     KeepsItsNewsToItself: 1,
     KeepsPingsToItself: 4,
     ForgetsItsTurns: 0,
-    WithdrawsAtTheEnd: 22,
+    WithdrawsAtTheEnd: 117,
     PublishesOutOfTurn: 0,
     DoesNotLookAfterAll: 38,
     TakesUpTheLatest: 6,
-    ForgetsThatItFollowed: 50,
+    ForgetsThatItFollowed: 176,
     KeepsWritingAlone: 7,
     TellsTheNumberOfItsVersions: 14,
 }
