@@ -38,8 +38,9 @@ def test_a_psph_that_is_gone_for_good_is_not_published_for(world):
             # It lives in the other tests; and its readers may come back later than the lease.
             world.proxies[C].launch()
             await asyncio.to_thread(world.proxies[C].ready)
-        await until(lambda: len(reader.posts) == 4, lambda: reader.bodies)
-        assert [post.position for post in reader.posts[1:]] == missed
+        # Killed between a delivery and the note of its answer, it delivers the first one again.
+        await until(lambda: len(_positions(reader)) == 4, lambda: reader.bodies)
+        assert _positions(reader)[1:] == missed
         await around.unsubscribe(C, topic, reader)
         await around.is_released(topic, B, C)
 
@@ -48,3 +49,8 @@ def test_a_psph_that_is_gone_for_good_is_not_published_for(world):
 
 async def _is_closed(around, topic):
     return await around.published(B, topic) is None
+
+
+def _positions(reader):
+    """In the order of their first delivery."""
+    return list(dict.fromkeys(post.position for post in reader.posts))
