@@ -272,13 +272,16 @@ class Resumption:
         if latest is not None:
             self._recorded.add(topic_id)
         else:
-            if start.after:
+            lost = next((each for each in start.after if self._was_lost(each, None)), None)
+            if start.after and lost is None:
                 self._unsettled[topic_id] = start.after
                 self._foreign = True
             # Nothing was recorded up to there; what is now comes in its order among the others.
             resume[topic_id] = recorded
-            if self._unknown:
-                yield notice_event("reset", start.spelling, None, None)
+            if lost is not None:
+                del self._last[topic_id, lost.publisher]
+            if lost is not None or self._unknown:
+                yield notice_event("reset", start.spelling, lost, None)
             return
         if not start.after:
             before = resume[topic_id] = await self._before_last(latest, start.last)
@@ -314,6 +317,13 @@ class Resumption:
                 del self._last[topic_id, each.publisher]
         yield notice_event("reset", start.spelling, start.after[-1], first)
 
+    def _was_lost(self, after: Position, highest: Position | None) -> bool:
+        """Whether this hub itself numbered the version, in an earlier epoch, and has it no more:
+        its disk lost it when the power was cut."""
+        own = self._context.store.identity
+        ours = after.publisher == own.publisher and after.epoch < own.epoch
+        return ours and (highest is None or highest < after)
+
     async def _before_last(self, latest: Update, count: int) -> int:
         """The number before those of a topic's last so many updates."""
         if count == 1:
@@ -329,6 +339,8 @@ class Resumption:
         found = await store.find(topic_id, after)
         if found is not None or highest is None:
             return found
+        if self._was_lost(after, highest):
+            return None
         if highest < after:
             # The reader has been at a hub that is ahead of this one: what it has is left out.
             return await store.find(topic_id, highest) or 0

@@ -89,12 +89,27 @@ def machine(tmp_path):
 
 def test_a_reader_of_what_was_lost_receives_a_reset(machine):
     with machine.hub(end=subprocess.Popen.terminate):
-        machine.publish("one")
+        kept = machine.publish("one")
     with machine.hub():
         lost = machine.publish("two")
     machine.cut_power()
     assert machine.updates() == 1, "the cut took the second one, or this shows nothing"
     with machine.hub():
+        assert machine.read(kept) == []
+        assert machine.read(lost) == ["reset", kept]
+        after = machine.publish("something else")
+        assert machine.read(lost) == ["reset", after]
+
+
+def test_a_reader_of_a_topic_that_was_lost_whole_receives_a_reset(machine):
+    with machine.hub(end=subprocess.Popen.terminate):
+        pass
+    with machine.hub():
+        lost = machine.publish("one")
+    machine.cut_power()
+    assert machine.updates() == 0, "the cut took it, or this shows nothing"
+    with machine.hub():
+        assert machine.read(lost) == ["reset"]
         after = machine.publish("something else")
         assert machine.read(lost) == ["reset", after]
 
