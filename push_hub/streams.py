@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from identifiers import Position, Topic
 from push_hub.context import Context
 from push_hub.cursor import Log
-from push_hub.errors import Refused
+from push_hub.errors import Busy, Refused
 from push_hub.event_stream import Event, caught_up_event
 from push_hub.recalling import Recalling
 from push_hub.recent import Recent, Remembered
@@ -83,7 +83,7 @@ class Streams:
             if not self._context.settings.serves_host(topic.host):
                 raise Refused(f"this hub does not serve topics of {topic.host}")
         if self._count >= self._context.settings.streams_at_once or self._closed:
-            raise Refused("this hub has too many streams open: try again later")
+            raise Busy("this hub has too many streams open: try again later")
         self._count += 1
         try:
             records = [await self._find(self._context.naming.plain(topic)) for topic in topics]
