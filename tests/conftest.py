@@ -21,8 +21,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONG = (
-    "tests/e2e/", "/test_suite.py", "tests/bench/", "tests/push_hub/test_browser.py",
-    "tests/psph/test_", "tests/test_packaging.py",
+    "tests/e2e/", "tests/spark_jobs/", "/test_suite.py", "tests/bench/",
+    "tests/push_hub/test_browser.py", "tests/psph/test_", "tests/test_packaging.py",
 )  # fmt: skip
 """Where the tests are that take longest: they come first, so that where several processes run
 tests none waits for one of them at the end."""
