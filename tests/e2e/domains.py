@@ -72,7 +72,7 @@ class Domains:
         directory,
         zones,
         *,
-        nodes=6,
+        nodes=4,
         proxy="",
         hub="",
         traces="",

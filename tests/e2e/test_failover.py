@@ -22,15 +22,34 @@ from identifiers import Position, identify
 from psph.guide import DomainHubs
 from push_hub.client import StreamFollower, StreamUpdate
 from tests.e2e.domains import PSPH, Domains, Psph
-from tests.e2e.node_process import PATIENCE
+from tests.e2e.node_process import PATIENCE, eventually
 from tests.e2e.proxies.test_proxy_guided import hub_alone
 from tests.sizes import size
 
-READERS, FEW = size(300, 1_000), 50
-VERSIONS = 40
+READERS, FEW = size(200, 1_000), 25
+VERSIONS = size(20, 40)
 A, B = "site-a.test", "site-b.test"
 FIRST, SECOND = f"one.{A}", f"two.{A}"
-TOPIC = f"http://news.{B}/direct"
+
+
+@pytest.fixture(scope="module")
+def domains(tmp_path_factory):
+    with Domains(
+        tmp_path_factory.mktemp("failover"), [Psph(A, FIRST), Psph(A, SECOND), B]
+    ) as domains:
+        domains.start()
+        yield domains
+
+
+@pytest.fixture
+def world(domains):
+    """With both PSPHs, whichever an earlier test has killed."""
+    for key in (FIRST, SECOND):
+        if domains.proxies[key].process is None:
+            domains.proxies[key].launch()
+            domains.proxies[key].ready()
+            eventually(lambda key=key: domains.is_joined(key))
+    return domains
 
 
 class Reader:
@@ -50,7 +69,7 @@ class Reader:
 
 
 @asynccontextmanager
-async def readers(world, count, words):
+async def readers(world, topic, count, words):
     """So many who found the PSPHs of their domain by DNS."""
     server = f"127.0.0.1:{world.dns_port}"
     names = ZoneResolver([A], [server])
@@ -61,12 +80,12 @@ async def readers(world, count, words):
         AsyncExitStack() as stack,
     ):
         stack.push_async_callback(names.close)
-        hubs = DomainHubs(resolver, A, identify(TOPIC))
+        hubs = DomainHubs(resolver, A, identify(topic))
         found = [
             Reader(
                 await stack.enter_async_context(
                     StreamFollower(
-                        [TOPIC], hubs, session=session, told=words.append,
+                        [topic], hubs, session=session, told=words.append,
                         failed=hubs.failed, worked=hubs.worked,
                     )
                 )
@@ -83,7 +102,7 @@ async def readers(world, count, words):
 
 
 @asynccontextmanager
-async def reader_of_its_own_hub(session, world, directory):
+async def reader_of_its_own_hub(session, world, topic, directory):
     """Somebody at a `psph hub` of the domain, once that follows the topic at a PSPH."""
     directory.mkdir()
 
@@ -91,14 +110,14 @@ async def reader_of_its_own_hub(session, world, directory):
         return [hub]
 
     async def followed():
-        params = {"url": TOPIC, "format": "json"}
+        params = {"url": topic, "format": "json"}
         async with session.get(f"{hub}/topics", params=params) as answer:
             words = (await answer.json())["watched"] if answer.status == 200 else []
         return any("the hub of our domain, by stream" in each for each in words)
 
     async with (
         hub_alone(world, directory) as hub,
-        StreamFollower([TOPIC], only) as follower,
+        StreamFollower([topic], only) as follower,
     ):
         reader = Reader(follower)
         task = asyncio.create_task(reader.read())
@@ -112,11 +131,11 @@ async def reader_of_its_own_hub(session, world, directory):
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def publish(session, world, number):
+async def publish(session, world, topic, number):
     token = world.token(B)
     async with session.post(
         f"{world.hub(B)}/publish",
-        params={"topic": TOPIC},
+        params={"topic": topic},
         data=f"version {number}".encode(),
         headers={"Authorization": f"Bearer {token}", "Content-Type": "text/plain"},
     ) as answer:
@@ -131,9 +150,9 @@ async def until(condition, say):
         await asyncio.sleep(0.1)
 
 
-async def watch(session, hub, seen):
+async def watch(session, hub, topic, seen):
     """Somebody else who reads at a PSPH, for as long as it is there."""
-    async with session.get(f"{hub}/stream", params={"topic": TOPIC}) as stream:
+    async with session.get(f"{hub}/stream", params={"topic": topic}) as stream:
         async for line in stream.content:
             if line.startswith(b"id: "):
                 seen.add(hub)
@@ -145,16 +164,16 @@ def behind(found, last):
     return f"{len(late)} of {len(found)} readers are behind {last}, for instance at {late[:3]}"
 
 
-async def fail_over(world, count, warm, words):
+async def fail_over(world, topic, directory, count, warm, words):
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=20)
     async with (
         aiohttp.ClientSession(timeout=timeout) as session,
-        reader_of_its_own_hub(session, world, world.directory / "alone") as alone,
-        readers(world, count, words) as found,
+        reader_of_its_own_hub(session, world, topic, directory / "alone") as alone,
+        readers(world, topic, count, words) as found,
     ):
         watched = {world.hub(each) for each in (FIRST, SECOND)} if warm else set()
         seen = set()
-        others = [asyncio.create_task(watch(session, hub, seen)) for hub in watched]
+        others = [asyncio.create_task(watch(session, hub, topic, seen)) for hub in watched]
         try:
             await until(
                 lambda: all(each.follower.hub for each in found), lambda: f"not all: {words[:5]}"
@@ -163,7 +182,7 @@ async def fail_over(world, count, warm, words):
             at, there = Counter(each.follower.hub for each in found).most_common(1)[0]
             assert there > count / 2
             killed = FIRST if str(world.hub_ports[FIRST]) in at else SECOND
-            accepted = [await publish(session, world, 1)]
+            accepted = [await publish(session, world, topic, 1)]
             await until(
                 lambda: all(each.seen == accepted for each in (*found, alone)),
                 lambda: behind([*found, alone], accepted[0]),
@@ -171,7 +190,7 @@ async def fail_over(world, count, warm, words):
             await until(lambda: seen == watched, lambda: f"only {seen} has the first version")
             moved = None
             for number in range(2, VERSIONS + 1):
-                accepted.append(await publish(session, world, number))
+                accepted.append(await publish(session, world, topic, number))
                 await asyncio.sleep(0.1)
                 if number == VERSIONS // 3:
                     await asyncio.to_thread(world.proxies[killed].kill)
@@ -193,17 +212,16 @@ async def fail_over(world, count, warm, words):
 
 @pytest.mark.timeout(420)
 @pytest.mark.parametrize(("count", "warm"), [(READERS, False), (FEW, True)])
-def test_readers_go_on_at_the_other_psph(tmp_path, count, warm):
+def test_readers_go_on_at_the_other_psph(world, tmp_path, count, warm):
     """`warm`: somebody reads the topic at the other one already, which so has what was before."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4 * count)), hard))
     words = []
     try:
-        with Domains(tmp_path, [Psph(A, FIRST), Psph(A, SECOND), B]) as world:
-            world.start()
-            found, alone, accepted, at, there, took = asyncio.run(
-                fail_over(world, count, warm, words)
-            )
+        topic = f"http://news.{B}/{'warm' if warm else 'cold'}"
+        found, alone, accepted, at, there, took = asyncio.run(
+            fail_over(world, topic, tmp_path, count, warm, words)
+        )
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     for each in found:
@@ -217,10 +235,12 @@ def test_readers_go_on_at_the_other_psph(tmp_path, count, warm):
 
 
 @pytest.mark.timeout(300)
-def test_psph_subscribe_goes_on_at_the_other_psph(tmp_path):
-    async def follow(world):
+def test_psph_subscribe_goes_on_at_the_other_psph(world):
+    topic = f"http://news.{B}/subscribed"
+
+    async def follow():
         reader = await asyncio.create_subprocess_exec(
-            *PSPH, "subscribe", TOPIC, "--json", "--count", str(VERSIONS),
+            *PSPH, "subscribe", topic, "--json", "--count", str(VERSIONS),
             "--domain", A, "--dns", f"127.0.0.1:{world.dns_port}",
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
@@ -230,11 +250,11 @@ def test_psph_subscribe_goes_on_at_the_other_psph(tmp_path):
                     line = (await reader.stderr.readline()).decode()
                 assert line.startswith("following at "), line
                 killed = FIRST if str(world.hub_ports[FIRST]) in line else SECOND
-                accepted = [await publish(session, world, 1)]
+                accepted = [await publish(session, world, topic, 1)]
                 async with asyncio.timeout(PATIENCE):
                     lines = [await reader.stdout.readline()]
                 for number in range(2, VERSIONS + 1):
-                    accepted.append(await publish(session, world, number))
+                    accepted.append(await publish(session, world, topic, number))
                     if number == VERSIONS // 2:
                         await asyncio.to_thread(world.proxies[killed].kill)
                     await asyncio.sleep(0.02)
@@ -248,6 +268,4 @@ def test_psph_subscribe_goes_on_at_the_other_psph(tmp_path):
                 reader.kill()
             await reader.communicate()
 
-    with Domains(tmp_path, [Psph(A, FIRST), Psph(A, SECOND), B]) as world:
-        world.start()
-        asyncio.run(follow(world))
+    asyncio.run(follow())

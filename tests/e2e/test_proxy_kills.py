@@ -22,7 +22,7 @@ from tests.e2e.domains import PSPH, Domains
 from tests.e2e.node_process import PATIENCE
 from tests.sizes import size
 
-VERSIONS = size(800, 2_000)
+VERSIONS = size(500, 2_000)
 A, B = "site-a.test", "site-b.test"
 TOPIC = f"http://news.{B}/direct"
 DOWN = 1.0
@@ -208,7 +208,7 @@ async def cross(world):
 
 @pytest.mark.timeout(420)
 def test_nothing_is_lost_between_domains_while_everything_dies_once(tmp_path):
-    with Domains(tmp_path, [A, B]) as world:
+    with Domains(tmp_path, [A, B], nodes=5) as world:
         world.start()
         readers, accepted, printed, last = asyncio.run(cross(world))
 

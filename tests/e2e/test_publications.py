@@ -11,6 +11,7 @@ import pytest
 from tests.e2e import publications_process
 from tests.e2e.node_process import PATIENCE, NodeProcess
 from tests.ports import free_port
+from tests.sizes import size
 
 #     p1   c1       every client is linked to both forwarding nodes, and so is every server:
 #      | x |        whichever of the two dies, there is a way around it
@@ -20,7 +21,7 @@ from tests.ports import free_port
 PUBLISHERS, LISTENERS = ("p1", "p2"), ("c1", "c2")
 FORWARDERS, SERVERS = ("f1", "f2"), ("r1", "r2")
 ITEMS = {"p1": [0, 1], "p2": [2, 3]}
-VERSIONS = 1_250
+VERSIONS = size(700, 1_250)
 """Of each of the four items."""
 HOLD = 150
 """Versions that are published only when the dead are back: so there is a load then, too."""

@@ -19,11 +19,12 @@ from tests.e2e.domains import Domains, Psph
 from tests.e2e.node_process import PATIENCE, eventually
 from tests.e2e.proxies.around import until
 from tests.e2e.talker import Talker, check
+from tests.sizes import size
 
 A, B = "site-a.test", "site-b.test"
 FIRST, SECOND = f"one.{B}", f"two.{B}"
 TOPIC = f"http://news.{B}/direct"
-VERSIONS = 60
+VERSIONS = size(40, 60)
 
 
 class Publisher:

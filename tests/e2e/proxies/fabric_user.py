@@ -15,7 +15,7 @@ STRANGERS_KEY = Ed25519PrivateKey.from_private_bytes(b"a key that nobody vouches
 def fabric_user(world, name):
     """`async with fabric_user(world, "forger") as fabric`: it has the fabric's key, as a forger in
     the fabric would."""
-    configuration = load(world.fabric[5].directory / "node.toml", NodeConfiguration)
+    configuration = load(world.fabric[-1].directory / "node.toml", NodeConfiguration)
     settings = configuration.fabric.settings(
         configuration.rendezvous.settings(), configuration.publications.settings()
     )
