@@ -8,8 +8,8 @@ REPORTS := $(VENV)/.reports
 # What an earlier installation left here would hide new commands from whoever runs in this folder.
 FORGET := rm -rf *.egg-info
 BUILT  := pyproject.toml setup.py $(wildcard */_*.c */*/_*.c */*/*.h)
-# Processes that run tests: one more than there are processors, because many tests wait; up to 5.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + min(4, os.cpu_count() or 1))')
+# Processes that run tests: two more than there are processors, because many tests wait; up to 6.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 + min(4, os.cpu_count() or 1))')
 # Tests start hundreds of processes, and each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -12,7 +12,10 @@ from hypothesis import settings
 EXPLORE = "PSPH_EXPLORE" in os.environ
 """Whether hypothesis draws other examples in every run, as `.ci/long` has it do. Otherwise the same
 commit has the same examples everywhere, and a test that fails does so again."""
-settings.register_profile("psph", deadline=None, print_blob=True, derandomize=not EXPLORE)
+settings.register_profile(
+    "psph", deadline=None, print_blob=True, derandomize=not EXPLORE,
+    max_examples=100 if EXPLORE else 50,
+)  # fmt: skip
 settings.load_profile("psph")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
