@@ -14,12 +14,14 @@ from tests.ports import free_port
 from tests.push_hub.browser import chromium, installed, opened
 from tests.push_hub.feeds.documents import atom
 from tests.push_hub.world import Site, run, served
+from tests.sizes import size
 
 pytestmark = pytest.mark.skipif(
     installed() is None, reason="Chromium is not installed: apt-get install chromium"
 )
 
 START = "import sys; from psph.commands.hub import hub; hub(sys.argv[1:], standalone_mode=False)"
+KILLS = size(2, 3)
 HOME = b"<!doctype html><link rel=alternate type=application/atom+xml title=News href=/feed.xml>"
 
 
@@ -67,7 +69,7 @@ def test_a_browser_follows_a_site_through_kills_of_the_hub(tmp_path):
                 await page.click("#offers li button")
                 # Nobody pinged: the hub looked, because somebody watches.
                 await page.until("document.body.innerText.includes('Number 1')")
-            for round_ in range(3):
+            for round_ in range(KILLS):
                 await page.until("document.querySelector('#connection[data-state=lost]')")
                 write(10 * round_ + 2)
                 async with hub(tmp_path, port):

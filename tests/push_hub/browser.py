@@ -20,12 +20,14 @@ from pathlib import Path
 import aiohttp
 
 PATIENCE = 60
+# A process for the page that comes next: in a test there is often none.
+SPARE = "SpareRendererForSitePerProcess"
 
 _FLAGS = (
     "--headless=new", "--remote-debugging-port=0", "--no-first-run", "--disable-gpu",
     "--no-default-browser-check", "--disable-background-networking", "--disable-component-update",
     "--disable-dev-shm-usage", "--disable-extensions", "--disable-sync", "--mute-audio",
-    "--hide-scrollbars",
+    "--hide-scrollbars", f"--disable-features={SPARE}",
 )  # fmt: skip
 
 # Names lead nowhere: whatever a test lets out, it stays here.

@@ -43,6 +43,30 @@ def hubs(world):
         return [each["hub"].removesuffix("hub") for each in json.load(answer)["domains"]]
 
 
+@pytest.fixture(scope="module")
+def resident(world, browser, hubs):
+    """Somebody who stays for all tests of a module: to come anew takes longer than most tests."""
+    visitor = Visitor(browser, world, **DESK)
+    visitor.hubs = tuple(hubs)
+    visitor.arrive()
+    yield visitor
+    visitor.context.close()
+
+
+@pytest.fixture
+def user(resident):
+    """The resident, at the feeds as a visitor would be, but what was subscribed to is."""
+    resident.forgiven = None
+    resident.view("Feeds")
+    resident.page.get_by_role("radio", name="site-a.test").check()
+    resident.live()
+    yield resident
+    complaints, resident.complaints = resident.complaints, []
+    elsewhere, resident.elsewhere = resident.elsewhere, []
+    assert complaints == []
+    assert elsewhere == []
+
+
 @pytest.fixture
 def visit(world, browser, hubs):
     """Makes visitors; afterwards none of their browsers may have complained or looked elsewhere."""

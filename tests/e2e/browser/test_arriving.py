@@ -79,11 +79,3 @@ def test_back_leads_to_the_view_before_and_out_only_from_the_first(visit):
     expect(page.get_by_role("tabpanel", name="Feeds")).to_be_visible()
     page.go_back()
     assert page.url == "about:blank"
-
-
-def test_the_footer_leads_to_the_documentation(visit):
-    user = visit()
-    page = user.arrive()
-    with user.context.expect_page() as opened:
-        page.get_by_role("link", name="docs/http-api.md").click()
-    expect(opened.value.get_by_text("# The API of `psph up`")).to_be_visible(**SOON)

@@ -35,9 +35,16 @@ def test_a_new_user_publishes_and_sees_the_update(visit):
     opened.value.close()
 
 
-def test_a_topic_is_subscribed_to_by_its_url_and_left_again(visit):
-    user = visit()
-    page = user.arrive()
+def test_the_footer_leads_to_the_documentation(user):
+    page = user.page
+    with user.context.expect_page() as opened:
+        page.get_by_role("link", name="docs/http-api.md").click()
+    expect(opened.value.get_by_text("# The API of `psph up`")).to_be_visible(**SOON)
+    opened.value.close()
+
+
+def test_a_topic_is_subscribed_to_by_its_url_and_left_again(user):
+    page = user.page
     page.get_by_role("radio", name="site-b.test").check()
     page.get_by_label("Or a topic by its URL").fill("news.site-a.test/notes.xml")
     page.get_by_label("Or a topic by its URL").press("Enter")
@@ -52,9 +59,8 @@ def test_a_topic_is_subscribed_to_by_its_url_and_left_again(visit):
     ).to_be_visible()
 
 
-def test_what_is_no_address_is_said_to_be_none(visit):
-    user = visit()
-    page = user.arrive()
+def test_what_is_no_address_is_said_to_be_none(user):
+    page = user.page
     page.get_by_label("Or a topic by its URL").fill("javascript:alert(1)")
     page.get_by_label("Or a topic by its URL").press("Enter")
     expect(page.get_by_text("Write the address of a feed")).to_be_visible()
@@ -62,9 +68,8 @@ def test_what_is_no_address_is_said_to_be_none(visit):
     expect(page.get_by_text("Write a headline first.")).to_be_visible()
 
 
-def test_a_topic_that_the_hub_refuses_does_not_stay(visit):
-    user = visit()
-    page = user.arrive()
+def test_a_topic_that_the_hub_refuses_does_not_stay(user):
+    page = user.page
     page.get_by_label("Or a topic by its URL").fill("example.com/feed.xml")
     page.get_by_label("Or a topic by its URL").press("Enter")
     expect(page.locator("#subscribe-note")).to_have_text(
@@ -77,9 +82,8 @@ def test_a_topic_that_the_hub_refuses_does_not_stay(visit):
     expect(page.locator("#topics")).not_to_contain_text("example.com")
 
 
-def test_markup_of_strangers_stays_text(visit):
-    user = visit()
-    page = user.arrive()
+def test_markup_of_strangers_stays_text(user):
+    page = user.page
     user.subscribe("news.site-b.test/notes.xml")
     name = uuid.uuid4().hex[:8]
     user.publish(f"<img src=x onerror=alert(1)><b>{name}</b>", "news.site-b.test/notes.xml")
@@ -88,15 +92,13 @@ def test_markup_of_strangers_stays_text(visit):
     assert page.locator("#entries img, #entries b").count() == 0
 
 
-def test_after_a_reload_everything_is_there_once(visit):
-    user = visit()
+def test_after_a_reload_everything_is_there_once(visit, user):
+    other, user = user, visit()
     page = user.arrive()
     user.subscribe()
     before = headline("Before the reload")
     user.publish(before)
     user.sees(before)
-    other = visit()
-    other.arrive()
     other.subscribe()
     page.goto("about:blank")
     meanwhile = [headline("While nobody looked") for _ in range(2)]
@@ -109,13 +111,13 @@ def test_after_a_reload_everything_is_there_once(visit):
     expect(page.get_by_role("button", name="Leave news.site-b.test/feed.xml")).to_be_visible()
 
 
-def test_a_line_that_was_cut_is_resumed_and_nothing_is_missed(visit, world):
+def test_a_line_that_was_cut_is_resumed_and_nothing_is_missed(visit, user, world):
+    other = user
     line = Line(world)
     try:
-        user, other = visit(line.url), visit()
+        user = visit(line.url)
         user.forgiven = "net::ERR_"
         page = user.arrive()
-        other.arrive()
         user.subscribe()
         other.subscribe()
         first, missed, missed_too, last = (headline(w) for w in ("First", "Then", "Then", "Last"))
@@ -161,9 +163,9 @@ def test_a_world_that_was_started_anew_is_another_one(visit, world, tmp_path):
         line.close()
 
 
-def test_two_people_chat_and_find_their_words_again(visit):
-    user = visit()
-    page = user.arrive("chat")
+def test_two_people_chat_and_find_their_words_again(visit, user):
+    page = user.page
+    user.view("Chat")
     alice = page.get_by_role("region", name="alice@site-a.test")
     bob = page.get_by_role("region", name="bob@site-b.test")
     question, answer = headline("Can you read this?"), headline("Yes, <b>word</b> for word.")
@@ -186,9 +188,8 @@ def test_two_people_chat_and_find_their_words_again(visit):
                 expect(lines.filter(has_text=said)).to_have_count(1, **SOON)
 
 
-def test_a_link_is_cut_and_updates_keep_arriving(visit):
-    user = visit()
-    page = user.arrive()
+def test_a_link_is_cut_and_updates_keep_arriving(user):
+    page = user.page
     user.subscribe()
     user.view("Network")
     page.get_by_label("Tree of").select_option(label="news.site-b.test/feed.xml")
@@ -201,7 +202,9 @@ def test_a_link_is_cut_and_updates_keep_arriving(visit):
     page.get_by_role("button", name=f"Cut the link {a} to {b}").click()
     log = page.get_by_role("log", name="What happened")
     expect(log.get_by_text(f"You cut {name}.")).to_be_visible(**SOON)
-    expect(log.get_by_text(re.compile(rf"Repaired .* after {name} went"))).to_be_visible(**SOON)
+    expect(log.get_by_text(re.compile(rf"Repaired .* after {name} went")).first).to_be_visible(
+        **SOON
+    )
     expect(in_tree.filter(has_text=name)).to_have_count(0)
     user.picture("network-cut")
     user.view("Feeds")
@@ -214,9 +217,9 @@ def test_a_link_is_cut_and_updates_keep_arriving(visit):
     expect(log.get_by_text(f"{name} works again.")).to_be_visible(**SOON)
 
 
-def test_the_page_says_why_there_is_no_tree(visit):
-    user = visit()
-    page = user.arrive("network")
+def test_the_page_says_why_there_is_no_tree(user):
+    page = user.page
+    user.view("Network")
     # No other test subscribes to that one, or it would have a tree for some time afterwards.
     page.get_by_label("Tree of").select_option(label="news.site-a.test/feed.xml")
     note = page.locator("#tree-note")
@@ -229,9 +232,8 @@ def test_the_page_says_why_there_is_no_tree(visit):
     expect(note).to_contain_text("nobody in the other domain is subscribed", **SOON)
 
 
-def test_a_node_is_stopped_and_updates_keep_arriving(visit):
-    user = visit()
-    page = user.arrive()
+def test_a_node_is_stopped_and_updates_keep_arriving(user):
+    page = user.page
     user.subscribe()
     user.view("Network")
     page.get_by_label("Tree of").select_option(label="news.site-b.test/feed.xml")
@@ -245,7 +247,9 @@ def test_a_node_is_stopped_and_updates_keep_arriving(visit):
     stopped = page.get_by_role("button", name=f"Start the node {node}")
     expect(stopped).to_have_count(2, **SOON)
     log = page.get_by_role("log", name="What happened")
-    expect(log.get_by_text(re.compile(rf"Repaired .* after {node} went"))).to_be_visible(**SOON)
+    expect(log.get_by_text(re.compile(rf"Repaired .* after {node} went")).first).to_be_visible(
+        **SOON
+    )
     user.view("Feeds")
     news = headline("Past the node that is gone")
     user.publish(news)
@@ -255,9 +259,8 @@ def test_a_node_is_stopped_and_updates_keep_arriving(visit):
     expect(page.get_by_role("button", name=f"Stop the node {node}")).to_have_count(2, **SOON)
 
 
-def test_a_crossing_is_shown_stage_by_stage(visit):
-    user = visit()
-    page = user.arrive()
+def test_a_crossing_is_shown_stage_by_stage(user):
+    page = user.page
     user.subscribe()
     user.view("Latency")
     user.view("Feeds")
@@ -271,10 +274,9 @@ def test_a_crossing_is_shown_stage_by_stage(visit):
     user.picture("latency")
 
 
-def test_what_spark_found_is_shown(visit, data):
+def test_what_spark_found_is_shown(user, data):
     """The files are those that `psph traces follow` and `psph report` write."""
-    user = visit()
-    page = user.arrive()
+    page = user.page
     user.view("Latency")
     pair = page.get_by_role("region", name="From domain to domain")
     expect(pair).to_be_hidden(**SOON)
@@ -300,5 +302,6 @@ def test_what_spark_found_is_shown(visit, data):
     with page.context.expect_page() as opened:
         page.get_by_role("link", name="The last Spark report").click(**SOON)
     expect(opened.value.get_by_text("All is well.")).to_be_visible(**SOON)
+    opened.value.close()
     (data / "live" / "latency.json").unlink()
     expect(pair).to_be_hidden(**SOON)

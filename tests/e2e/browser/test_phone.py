@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.e2e.browser.test_roaming import Traveller, check
-from tests.e2e.browser.world import SOON, Visitor, launch, running_world
+from tests.e2e.browser.world import HOST, SOON, Visitor, running_world
 from tests.push_hub.browser import installed
 
 pytestmark = pytest.mark.skipif(
@@ -16,8 +16,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
-HOST = "machine.test"
-"""What the phone calls the machine: to a browser that is no loopback address."""
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +25,7 @@ def address(tmp_path_factory):
         yield f"http://{HOST}:{urlsplit(printed).port}/?{urlsplit(printed).query}"
 
 
-def test_a_phone_roams_through_the_page_it_has(address, playwright):
-    browser = launch(playwright, HOST)
+def test_a_phone_roams_through_the_page_it_has(address, browser):
     visitor = Visitor(browser, address.partition("?")[0], **PHONE)
     # The console says that nobody answers at the hub that was stopped, as it should.
     visitor.forgiven = "Failed to load resource"
@@ -57,6 +54,6 @@ def test_a_phone_roams_through_the_page_it_has(address, playwright):
     for tab in (page, other):
         assert tab.evaluate("() => navigator.locks === undefined")
         expect(tab.locator("#connection")).to_have_attribute("data-state", "live", **SOON)
-    browser.close()
+    visitor.context.close()
     assert visitor.elsewhere == [], "it reaches no hub by itself"
     assert visitor.complaints == []

@@ -32,9 +32,8 @@ def stopped(world, node):
         turn(world, node, up=True)
 
 
-def test_each_topic_and_conversation_says_that_its_psph_is_stopped(visit, world):
-    user = visit()
-    page = user.arrive()
+def test_each_topic_and_conversation_says_that_its_psph_is_stopped(visit, user, world):
+    page = user.page
     user.subscribe()
     user.subscribe("news.site-a.test/notes.xml", "site-b.test")
     page.get_by_role("radio", name="site-a.test").check()
@@ -63,9 +62,9 @@ def test_each_topic_and_conversation_says_that_its_psph_is_stopped(visit, world)
     user.live()
 
 
-def test_what_is_written_meanwhile_is_kept_and_sent_once_and_in_order(visit, world):
-    user = visit()
-    page = user.arrive("chat")
+def test_what_is_written_meanwhile_is_kept_and_sent_once_and_in_order(user, world):
+    page = user.page
+    user.view("Chat")
     alice = page.get_by_role("region", name="alice@site-a.test")
     bob = page.get_by_role("region", name="bob@site-b.test")
     expect(alice.locator(".presence")).to_have_attribute("data-state", "here", **SOON)
@@ -96,12 +95,13 @@ def test_what_is_written_meanwhile_is_kept_and_sent_once_and_in_order(visit, wor
         expect(lines(window).locator(".bubble")).to_have_text(said, **SOON)
     for window in (alice, there):
         expect(lines(window)).to_have_class([re.compile("sent")] * 3, **SOON)
+    other.close()
 
 
-def test_a_message_that_the_psph_refuses_is_not_sent_for_ever(visit, world):
-    user = visit()
+def test_a_message_that_the_psph_refuses_is_not_sent_for_ever(user):
     user.forgiven = "Failed to load resource"
-    page = user.arrive("chat")
+    page = user.page
+    user.view("Chat")
     words = headline("Refused")
     page.route("**/api/chat", lambda route: route.fulfill(status=413, json={"error": "too long"}))
     bob = page.get_by_role("region", name="bob@site-b.test")

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import expect
 
-from tests.push_hub.browser import installed
+from tests.push_hub.browser import SPARE, installed
+from tests.sizes import LONG
 
 PATIENCE = 60_000
 """Milliseconds that anything in the page may take on a busy machine."""
@@ -25,7 +26,20 @@ DESK = {"viewport": {"width": 1280, "height": 860}}
 SCREENSHOTS = Path(__file__).parents[3] / "out" / "screenshots"
 # -P: commands are those that are installed, not those of an old build in the folder one is in.
 PSPH = [sys.executable, "-P", "-c", "from psph.cli import main; main()"]
-_FLAGS = ["--disable-gpu", "--disable-dev-shm-usage"]
+# Of several lists of features the last one counts: these are playwright's own, and one more.
+_WITHOUT = (
+    "AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades",
+    "HttpsFirstBalancedModeAutoEnable", "MediaRouter", "PaintHolding",
+    "ThirdPartyStoragePartitioning", "AvoidCorsURLLoaderRestartOnRedirect", "OptimizationHints",
+    "NetworkTimeServiceQuerying", "AimEnabled", "PreconnectToSearch", SPARE,
+)  # fmt: skip
+_FLAGS = [
+    "--disable-gpu", "--disable-dev-shm-usage", f"--disable-features={','.join(_WITHOUT)}",
+]  # fmt: skip
+HOST = "machine.test"
+"""Another name of this machine in the browser, which takes it for no loopback address."""
+# Other names lead nowhere: whatever a test lets out, it stays here.
+_RULES = f"MAP {HOST} 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 
 @contextmanager
@@ -71,20 +85,14 @@ def headline(words):
     return f"{words} {uuid.uuid4().hex[:8]}"
 
 
-def launch(playwright, host=None):
-    """Debian's Chromium; playwright brings none of its own. `host` leads to this machine, too."""
+def launch(playwright):
+    """Debian's Chromium; playwright brings none of its own."""
     # As root, or in the containers of CI, it has no sandbox to begin with.
     bare = os.geteuid() == 0 or "CI" in os.environ
     return playwright.chromium.launch(
         executable_path=installed(),
-        args=[*_FLAGS, _rules(host), *(["--no-sandbox"] if bare else [])],
+        args=[*_FLAGS, f"--host-resolver-rules={_RULES}", *(["--no-sandbox"] if bare else [])],
     )
-
-
-def _rules(host):
-    """Names lead nowhere: whatever a test lets out, it stays here."""
-    more = f"MAP {host} 127.0.0.1, " if host else ""
-    return f"--host-resolver-rules={more}MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 
 class Line:
@@ -220,7 +228,9 @@ class Visitor:
         expect(self.entries(text)).to_have_count(times, **SOON)
 
     def picture(self, name):
-        """Kept as output of the test, from the top of the page to its end."""
+        """Kept as output of the long tests, from the top of the page to its end."""
+        if not LONG:
+            return
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.evaluate("scrollTo(0, 0)")
         self.page.screenshot(
