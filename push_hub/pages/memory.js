@@ -1,7 +1,10 @@
 // What the page remembers in this browser: the topics, how far each was seen, and what was shown.
 // Position and entries are written together, so that a reload neither loses nor doubles anything.
+// Every tab writes them, a moment after something came. Which topics there are is written apart, and
+// only when one is added or removed: a tab that has not heard of it yet does not undo it.
 
 export const KEY = `psph hub ${location.pathname}`;
+const TOPICS = `${KEY} topics`;
 const MAX_ITEMS = 200;
 const MAX_CHARACTERS = 1_500_000;
 
@@ -62,14 +65,20 @@ function itemOf(item) {
 
 function parse(stored) {
   try {
-    return understood(JSON.parse(stored)) ?? { topics: [], items: [] };
+    return JSON.parse(stored ?? "null");
   } catch {
-    return { topics: [], items: [] };
+    return null;
   }
 }
 
 export function load() {
-  return parse(storage()?.getItem(KEY) ?? "null");
+  const seen = understood(parse(storage()?.getItem(KEY))) ?? { topics: [], items: [] };
+  const chosen = understood({ topics: parse(storage()?.getItem(TOPICS)), items: [] });
+  if (!chosen) return seen; // written by an earlier version of this page
+  const places = new Map(seen.topics.map((each) => [each.canonical, each]));
+  const topics = chosen.topics.map((each) => ({ ...each, ...places.get(each.canonical) }));
+  const items = seen.items.filter((each) => topics.some((one) => one.canonical === each.canonical));
+  return { topics, items };
 }
 
 // Items are kept newest first; the oldest are let go. Returns those that remain.
@@ -96,10 +105,23 @@ export function save(state) {
   }
 }
 
-// Calls back when another tab of this page changed what is remembered.
+// After a topic was added or removed here.
+export function saveTopics(state) {
+  const topics = state.topics.map(({ topic, canonical, title, colour }) => ({
+    topic, canonical, title, colour,
+  }));
+  try {
+    storage()?.setItem(TOPICS, JSON.stringify(topics));
+  } catch {
+    // Full with other things.
+  }
+  save(state);
+}
+
+// Calls back when another tab of this page added or removed topics.
 export function changedElsewhere(callback) {
   window.addEventListener("storage", (event) => {
-    if (event.key === KEY && event.newValue !== null) callback(parse(event.newValue));
+    if (event.key === TOPICS && event.newValue !== null) callback(load());
   });
 }
 

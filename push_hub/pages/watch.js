@@ -1,6 +1,6 @@
 // The page: topics on one side, what they bring on the other.
 
-import { advance, bounded, changedElsewhere, load, save, startOver } from "./memory.js";
+import { advance, bounded, changedElsewhere, load, save, saveTopics, startOver } from "./memory.js";
 import { element, itemElement, preview, time } from "./showing.js";
 import { Stream } from "./stream.js";
 
@@ -149,7 +149,7 @@ function topicElement(topic) {
     const next = buttons[buttons.indexOf(remove) + 1] ?? buttons[buttons.indexOf(remove) - 1];
     (next ?? at("url")).focus();
     forget(topic.canonical);
-    saveNow();
+    saveTopics(state);
     stream.restart();
   });
   const details = element("a", { href: detailsOf(topic) }, "Details");
@@ -188,7 +188,7 @@ function watch({ topic, canonical, title }) {
     const colour = free ?? state.topics.length % COLOURS;
     state.topics.push({ topic, canonical, title: title || "", colour, position: "", seen: {} });
     showTopics();
-    saveNow();
+    saveTopics(state);
     stream.restart();
   }
   showOffers();

@@ -155,7 +155,7 @@ def test_it_resumes_after_a_restart_without_loss_or_doubling(tmp_path, running):
                 expected = ["Four", "Three", "Two", "Other one", "One"]
                 assert await page.texts(TITLES) == expected
                 # A reload is the same: what was seen is remembered with how far it was seen.
-                await page.until("localStorage[localStorage.key(0)].includes('Four')")
+                await page.until("localStorage['psph hub /'].includes('Four')")
                 await page.reload()
                 await page.until(LIVE)
                 await publish(app[HUB], ("5", "Five"))
@@ -545,7 +545,7 @@ def test_hostile_feeds_do_nothing(tmp_path, running, monkeypatch, sanitised):
             await quiet(page, w.hub_url, expected)
             assert [each.path for each in w.site.requests if "trap" in each.path] == []
             # Remembered entries are built again, the same way.
-            await page.until("localStorage.length === 1")
+            await page.until("localStorage['psph hub /']?.includes('entry')")
             await page.reload()
             await page.until(entries(len(PAYLOADS)))
             assert await page.evaluate(HARMLESS) == []
@@ -692,6 +692,32 @@ def test_text_stands_out_from_its_background(tmp_path, running):
                     less, more = sorted(bright[dark][name] for name in pair)
                     assert (more + 0.05) / (less + 0.05) >= 4.5, (pair, dark)
             assert bright[True]["back"] < bright[False]["back"]
+
+    run(main())
+
+
+def test_a_tab_that_has_not_heard_of_a_new_topic_does_not_undo_it(tmp_path, running):
+    """It writes what came to it a moment later, with the topics that it knows."""
+
+    async def main():
+        async with world(tmp_path) as w, opened(running) as first:
+            await watching(first, w.hub_url, TOPIC)
+            await publish(w.hub, ("1", "One"))
+            await first.until("localStorage['psph hub /']?.includes('One')")
+            late = await first.evaluate("localStorage['psph hub /']")
+            second = await another(first)
+            await second.go(f"{w.hub_url}/")
+            await second.until(LIVE)
+            await second.type("#url", "http://example.com/other")
+            await second.until("document.querySelector('#offers li button')")
+            await second.click("#offers li button")
+            await first.until("document.querySelectorAll('#topics li').length === 2")
+            await first.evaluate(f"localStorage.setItem('psph hub /', {json.dumps(late)})")
+            await publish(w.hub, ("x", "Other"), topic="http://example.com/other")
+            for tab in (first, second):
+                await tab.until(entries(2))
+            await second.reload()
+            await second.until("document.querySelectorAll('#topics li').length === 2")
 
     run(main())
 
