@@ -712,12 +712,14 @@ def test_a_tab_that_has_not_heard_of_a_new_topic_does_not_undo_it(tmp_path, runn
             await second.until("document.querySelector('#offers li button')")
             await second.click("#offers li button")
             await first.until("document.querySelectorAll('#topics li').length === 2")
-            await first.evaluate(f"localStorage.setItem('psph hub /', {json.dumps(late)})")
+            third = await another(first)
+            await third.go(f"{w.hub_url}/topics")
+            await third.evaluate(f"localStorage.setItem('psph hub /', {json.dumps(late)})")
+            await second.reload()
+            await second.until(LIVE)
             await publish(w.hub, ("x", "Other"), topic="http://example.com/other")
             for tab in (first, second):
                 await tab.until(entries(2))
-            await second.reload()
-            await second.until("document.querySelectorAll('#topics li').length === 2")
 
     run(main())
 
