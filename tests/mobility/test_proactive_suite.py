@@ -10,7 +10,8 @@ from tests.psirp_sim.suites import finds, survives
 
 
 def test_clients_whose_proxies_prepare_survive(capsys):
-    survives(ProactiveSuite(), capsys)
+    # Of the faults of four seeds hardly a quarter hits traffic.
+    survives(ProactiveSuite(), capsys, seeds=5)
 
 
 @pytest.mark.parametrize(("bug", "hint"), CLIENTS, ids=lambda each: getattr(each, "__name__", ""))

@@ -140,16 +140,16 @@ class Boastful(Turn):
 
 PLANTED: dict[type[Planted], int] = {
     PublishesWithoutTheLease: 0,
-    NeverHandsOver: 4,
-    KeepsItsNewsToItself: 1,
-    KeepsPingsToItself: 4,
+    NeverHandsOver: 35,
+    KeepsItsNewsToItself: 35,
+    KeepsPingsToItself: 26,
     ForgetsItsTurns: 0,
     WithdrawsAtTheEnd: 117,
     PublishesOutOfTurn: 0,
-    DoesNotLookAfterAll: 38,
+    DoesNotLookAfterAll: 22,
     TakesUpTheLatest: 6,
     ForgetsThatItFollowed: 176,
     KeepsWritingAlone: 7,
-    TellsTheNumberOfItsVersions: 14,
+    TellsTheNumberOfItsVersions: 6,
 }
 """Each with a seed that finds it quickly."""
