@@ -25,9 +25,7 @@ FAST = {
     "spark.sql.adaptive.enabled": "false",
     # Rules that are known to be right need not be checked after each use.
     "spark.sql.lightweightPlanChangeValidation": "false",
-    # Nor need classes that are used everywhere be verified, nor memory be spared.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn300m"
-    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
