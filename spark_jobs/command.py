@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from spark_jobs.errors import SparkJobError
+from spark_jobs.layout import LAYOUT, no_traces
 from spark_jobs.session import LOCAL, build_session, check_java, stop
 
 
@@ -56,6 +57,9 @@ def report(
     check_java()
     if "://" not in traces and not Path(traces).is_dir():
         raise click.UsageError(f"--traces {traces}: no such directory")
+    source = traces if "://" in traces else str(Path(traces).resolve())
+    if "://" not in source and not any(Path(source).glob(LAYOUT)):
+        raise no_traces(source)
     # Spark is not installed everywhere, and takes a second to import.
     from spark_jobs import progress
     from spark_jobs.report import STEPS, Wish, make_report
@@ -65,7 +69,6 @@ def report(
     except OSError as error:
         raise SparkJobError(f"--out {out}: {error.strerror}") from error
     log = out / "spark.log"
-    source = traces if "://" in traces else str(Path(traces).resolve())
     session = build_session("psph report", log=log, master=master, driver_memory=memory)
     try:
         with progress.bar(session, STEPS) as bar:

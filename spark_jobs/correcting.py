@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 
 from spark_jobs.clock_probes import quickest_exchanges
 from spark_jobs.clocks import Clocks, solve
+from spark_jobs.local_tables import local_table
 
 _TABLE = StructType(
     [
@@ -31,8 +32,16 @@ def estimate_clocks(events: DataFrame) -> Clocks:
 
 def correct(events: DataFrame, clocks: Clocks) -> DataFrame:
     """The events with `at_ns` and `component`."""
-    rows = [(c.node, c.reference, c.origin_ns, list(c.offsets_ns)) for c in clocks.clocks]
-    table = F.broadcast(events.sparkSession.createDataFrame(rows, _TABLE))
+    rows = [
+        {
+            "node": clock.node,
+            "reference": clock.reference,
+            "origin_ns": clock.origin_ns,
+            "offsets_ns": list(clock.offsets_ns),
+        }
+        for clock in clocks.clocks
+    ]
+    table = F.broadcast(local_table(events.sparkSession, rows, _TABLE))
     known = events.join(table, "node", "left")
     at = F.col("wall_ns") - F.coalesce(_offset(clocks.step_ns), F.lit(0))
     return known.select(

@@ -28,8 +28,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from spark_jobs.errors import NoTraces
 from spark_jobs.inventory import Inventory, take_inventory
+from spark_jobs.layout import FILES, LAYOUT, no_traces
 from traces import COLUMNS, PARTITIONS, ColumnType
 
 _KINDS: dict[ColumnType, DataType] = {
@@ -42,8 +42,6 @@ SCHEMA = StructType(
     [StructField(column.name, _KINDS[column.type]) for column in COLUMNS]
     + [StructField("date", DateType())]
 )
-LAYOUT = "domain=*/date=*/node=*"
-FILES = "*.parquet"
 
 
 @dataclass(frozen=True)
@@ -83,19 +81,13 @@ def scan(spark: SparkSession, path: str) -> DataFrame:
     try:
         return reader.parquet(f"{path.rstrip('/')}/{LAYOUT}")
     except AnalysisException as error:
-        raise no_traces(path, error) from error
+        raise no_traces(path) from error
 
 
 def nanoseconds(moment: datetime) -> int:
     """Of a time, which is taken as UTC where it does not say."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return round(aware.timestamp() * 1_000_000) * 1_000
-
-
-def no_traces(path: str, error: Exception) -> NoTraces:
-    """What to say of a path that Spark finds nothing at."""
-    del error
-    return NoTraces(f"no traces in {path}: it has no {LAYOUT} directories (docs/traces.md)")
 
 
 def _listing(spark: SparkSession, path: str) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -30,30 +31,34 @@ def tracked():
     return [Path(line) for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
 
 
-@pytest.fixture
-def copy(tmp_path):
-    """The project as a clone would have it."""
-    target = tmp_path / "project"
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """The project as a clone would have it, with one more C source."""
+    target = tmp_path_factory.mktemp("packaging") / "project"
     for file in tracked():
         (target / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, target / file)
+    (target / "psirp_sim" / "_probe.c").write_text(PROBE)
     return target
 
 
-def build(project, **environment):
-    import os
+@pytest.fixture(scope="module")
+def wheel(copy):
+    return build(copy, "dist")
 
+
+def build(project, into, **environment):
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
-         "--wheel-dir", project / "dist", project],
+         "--wheel-dir", project.parent / into, project],
         env={**os.environ, **environment}, check=True, capture_output=True, text=True,
     )  # fmt: skip
-    (wheel,) = (project / "dist").glob("*.whl")
+    (wheel,) = (project.parent / into).glob("*.whl")
     return wheel
 
 
-def test_the_wheel_carries_everything_but_the_tests(copy):
-    names = set(zipfile.ZipFile(build(copy)).namelist())
+def test_the_wheel_carries_everything_but_the_tests(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
     rooms = {path.parts[0] for path in tracked() if path.name == "__init__.py"} - {"tests"}
     for file in tracked():
         if file.parts[0] in rooms | {"examples"} and file.suffix not in {".md"}:
@@ -63,41 +68,39 @@ def test_the_wheel_carries_everything_but_the_tests(copy):
     assert not [name for name in names if name.startswith("tests")]
 
 
-def test_a_c_source_in_a_package_becomes_an_extension_module(copy):
-    (copy / "psirp_sim" / "_probe.c").write_text(PROBE)
-    wheel = build(copy)
+def test_a_c_source_in_a_package_becomes_an_extension_module(wheel):
     built = [name for name in zipfile.ZipFile(wheel).namelist() if "_probe" in name]
     assert any(name.endswith(".so") for name in built)
 
 
 def test_without_a_compiler_the_wheel_is_built_all_the_same(copy):
-    (copy / "psirp_sim" / "_probe.c").write_text(PROBE)
-    names = zipfile.ZipFile(build(copy, CC="no-such-compiler")).namelist()
+    shutil.rmtree(copy / "build", ignore_errors=True)  # of an earlier one, with its extensions
+    names = zipfile.ZipFile(build(copy, "plain", CC="no-such-compiler")).namelist()
     assert not any(name.endswith(".so") for name in names)
     assert "psirp_sim/__init__.py" in names
 
 
-def test_an_installed_wheel_runs_without_the_checkout(copy, tmp_path):
+def test_an_installed_wheel_runs_without_the_checkout(wheel, tmp_path):
     """A fresh environment that sees this one's dependencies, but not its psph."""
     place = tmp_path / "environment"
     venv.create(place, with_pip=False)
     (packages,) = place.glob("lib/python*/site-packages")
-    with zipfile.ZipFile(build(copy)) as wheel:
-        wheel.extractall(packages)
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(packages)
     (here,) = Path(sys.prefix).glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(
         # Path only: the .pth files of the other environment, the editable psph, stay out.
         f"{here}\n"
     )
+    calls = [["--version"], ["ids", "http://example.com/"], ["schedules", "--list"]]
     code = (
-        "import identifiers, psph.cli, sys; sys.exit(psph.cli.run(sys.argv[1:]) or "
+        f"import identifiers, psph.cli, sys; sys.exit(any(map(psph.cli.run, {calls!r})) or "
         f"(not identifiers.__file__.startswith({str(packages)!r})))"
     )
-    for arguments in (["--version"], ["ids", "http://example.com/"], ["schedules", "--list"]):
-        subprocess.run(
-            [place / "bin" / "python", "-c", code, *arguments],
-            cwd=tmp_path, check=True, capture_output=True, text=True,
-        )  # fmt: skip
+    subprocess.run(
+        [place / "bin" / "python", "-c", code],
+        cwd=tmp_path, check=True, capture_output=True, text=True,
+    )  # fmt: skip
 
 
 def test_the_import_table_holds():

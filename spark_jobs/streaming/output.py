@@ -22,6 +22,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.local_tables import local_table
 from spark_jobs.streaming.closing import REMEMBERED_NS, Closed
 
 SHOWN_WINDOWS = 500
@@ -57,7 +58,7 @@ class Output:
         """The rows of a batch, in place of those that it may have written before."""
         rows = [row.plain() for row in closed]
         if rows:
-            table = self._spark.createDataFrame(rows, CLOSED_SCHEMA)
+            table = local_table(self._spark, rows, CLOSED_SCHEMA)
             table.coalesce(1).write.mode("overwrite").parquet(f"{self._path}/windows/batch={batch}")
         probes.coalesce(1).write.mode("overwrite").parquet(f"{self._path}/probes/batch={batch}")
         self._shown.extend(rows)
@@ -68,7 +69,7 @@ class Output:
         try:
             found = self._spark.read.schema(f"{schema}, batch long").parquet(f"{self._path}/{what}")
         except AnalysisException:
-            return self._spark.createDataFrame([], schema)
+            return local_table(self._spark, [], schema)
         return found.where(F.col("batch") < before).drop("batch")
 
     def _show(self) -> None:
@@ -92,7 +93,7 @@ def probes_of(spark: SparkSession, rows: Iterable[dict[str, Any]]) -> DataFrame:
     """The probes among the rows of a batch."""
     names = [field.split()[0] for field in PROBES_SCHEMA.split(",")]
     kept = [{name: row[name] for name in names} for row in rows if row["kind"] == "probe"]
-    return spark.createDataFrame(kept, PROBES_SCHEMA)
+    return local_table(spark, kept, PROBES_SCHEMA)
 
 
 def _by_time(row: dict[str, Any]) -> tuple[int, str, str]:

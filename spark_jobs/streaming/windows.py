@@ -16,7 +16,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import NoTraces
-from spark_jobs.reading import FILES, LAYOUT, SCHEMA
+from spark_jobs.layout import FILES, LAYOUT
+from spark_jobs.reading import SCHEMA
 from traces import Stage
 
 SHARES = (*(n / 100 for n in range(100)), 0.999, 1.0)

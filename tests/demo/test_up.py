@@ -22,6 +22,7 @@ from aiohttp import web
 
 from demo.conversations import GREETING
 from demo.world import World, WorldSettings
+from psph import cli
 from psph.errors import PsphError
 from push_hub.feeds import read_feed
 from tests.demo.up import PATIENCE, PSPH, Reader, running, until
@@ -34,8 +35,26 @@ def run(main):
     asyncio.run(main)
 
 
-def test_ready_means_that_an_update_crosses(tmp_path):
-    async def main(url):
+def up(capsys, *arguments):
+    """Of a call that fails at once: exit code, output, errors. No process is needed for that."""
+    code = cli.run(["up", *map(str, arguments)])
+    return code, *capsys.readouterr()
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """The directory of a world that runs, its address, and a way to stop it."""
+    directory = tmp_path_factory.mktemp("begun") / "data"
+    with contextlib.ExitStack() as stack:
+        line, _ = stack.enter_context(running(directory))
+        yield directory, line.split()[1].rstrip("/"), stack.close
+
+
+def test_ready_means_that_an_update_crosses(begun):
+    """The first test of its world: nothing has gone through it before."""
+    _, url, _ = begun
+
+    async def main():
         async with aiohttp.ClientSession() as session, Receiver() as receiver:
             async with session.get(f"{url}/api/world") as answer:
                 world = await answer.json()
@@ -58,8 +77,7 @@ def test_ready_means_that_an_update_crosses(tmp_path):
                 await until(lambda text=text: any(text in post for post in receiver.posts), text)
             assert len(receiver.posts) == len(texts)
 
-    with running(tmp_path / "data") as (line, _):
-        run(main(line.split()[1].rstrip("/")))
+    run(main())
 
 
 class Receiver:
@@ -89,6 +107,43 @@ class Receiver:
     async def _post(self, request):
         self.posts.append(await request.text())
         return web.Response()
+
+
+def test_a_world_goes_on_where_it_stopped(capsys, begun):
+    """The same names, the same Positions: a page resumes across a restart."""
+
+    async def first(url):
+        async with Reader(url) as page:
+            topic = page.topic(1)["url"]
+            await page.wish(feeds=[{"domain": A, "topic": topic}])
+            await until(lambda: page.of("update"))
+            await page.publish(topic, "before the restart")
+            await until(lambda: "before the restart" in page.titles())
+            return topic, page.of("update")[-1]["position"]
+
+    async def second(url, topic, position):
+        async with Reader(url) as page:
+            assert page.topic(1)["url"] == topic
+            await page.wish(feeds=[{"domain": A, "topic": topic, "after": position}])
+            await page.publish(topic, "after the restart")
+            await until(lambda: "after the restart" in page.titles())
+            assert page.titles() == ["after the restart"]
+            assert not page.of("gap")
+            assert not page.of("reset")
+            await page.wish(chats=[{"me": ALICE, "with": BOB}])
+            message = {"me": ALICE, "to": BOB, "text": "once?", "id": "0" * 32}
+            assert (await page.ask("POST", "/api/chat", message))[0] == 200
+            await until(lambda: "once?" in [each["text"] for each in page.of("chat")])
+            assert [each["text"] for each in page.of("chat")] == [GREETING, "once?"]
+
+    directory, url, stop = begun
+    topic, position = asyncio.run(first(url))
+    code, _, errors = up(capsys, "--port", 0, "--data", directory)
+    assert (code, errors.count("\n")) == (1, 1)
+    assert "in use" in errors
+    stop()
+    with running(directory) as (line, _):
+        asyncio.run(second(line.split()[1].rstrip("/"), topic, position))
 
 
 def test_an_update_crosses_and_says_how_long_it_took(world):
@@ -371,39 +426,28 @@ def test_another_page_or_name_gets_nothing(world):
     run(main())
 
 
-def test_a_busy_port_is_said_in_one_line(tmp_path):
+def test_a_busy_port_is_said_in_one_line(capsys, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = subprocess.run(
-            [*PSPH, "up", "--port", str(port), "--data", tmp_path / "data"],
-            capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
-    assert said.returncode == 1
-    assert said.stdout == ""
-    assert said.stderr.count("\n") == 1
-    assert f":{port}" in said.stderr
-    assert "--port" in said.stderr
+        code, output, errors = up(capsys, "--port", port, "--data", tmp_path / "data")
+    assert (code, output) == (1, "")
+    assert errors.count("\n") == 1
+    assert f":{port}" in errors
+    assert "--port" in errors
     assert not (tmp_path / "data").exists(), "nothing was begun"
 
 
 @pytest.mark.parametrize("host", ["nonsense.invalid", "192.0.2.1"])
-def test_an_address_of_others_is_said_in_one_line(host, tmp_path):
-    said = subprocess.run(
-        [*PSPH, "up", "--port", "0", "--host", host, "--data", tmp_path / "data"],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert (said.returncode, said.stderr.count("\n")) == (1, 1)
-    assert f"{host} is no address of this machine" in said.stderr
+def test_an_address_of_others_is_said_in_one_line(capsys, host, tmp_path):
+    code, _, errors = up(capsys, "--port", 0, "--host", host, "--data", tmp_path / "data")
+    assert (code, errors.count("\n")) == (1, 1)
+    assert f"{host} is no address of this machine" in errors
 
 
-def test_a_directory_that_cannot_be_used_is_said_in_one_line():
-    said = subprocess.run(
-        [*PSPH, "up", "--port", "0", "--data", "/dev/null/data"],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert said.returncode == 1
-    assert said.stderr.count("\n") == 1
-    assert "--data" in said.stderr
+def test_a_directory_that_cannot_be_used_is_said_in_one_line(capsys):
+    code, _, errors = up(capsys, "--port", 0, "--data", "/dev/null/data")
+    assert (code, errors.count("\n")) == (1, 1)
+    assert "--data" in errors
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"fabric_key": "x"}'])
@@ -483,47 +527,6 @@ def test_hubs_are_passed_on_as_far_as_a_client_that_moves_needs_them(world):
 
 def _bearer(token):
     return {"Authorization": f"Bearer {token}"}
-
-
-def test_a_world_goes_on_where_it_stopped(tmp_path):
-    """The same names, the same Positions: a page resumes across a restart."""
-
-    async def first(url):
-        async with Reader(url) as page:
-            topic = page.topic(1)["url"]
-            await page.wish(feeds=[{"domain": A, "topic": topic}])
-            await until(lambda: page.of("update"))
-            await page.publish(topic, "before the restart")
-            await until(lambda: "before the restart" in page.titles())
-            return topic, page.of("update")[-1]["position"]
-
-    async def second(url, topic, position):
-        async with Reader(url) as page:
-            assert page.topic(1)["url"] == topic
-            await page.wish(feeds=[{"domain": A, "topic": topic, "after": position}])
-            await page.publish(topic, "after the restart")
-            await until(lambda: "after the restart" in page.titles())
-            assert page.titles() == ["after the restart"]
-            assert not page.of("gap")
-            assert not page.of("reset")
-            await page.wish(chats=[{"me": ALICE, "with": BOB}])
-            message = {"me": ALICE, "to": BOB, "text": "once?", "id": "0" * 32}
-            assert (await page.ask("POST", "/api/chat", message))[0] == 200
-            await until(lambda: "once?" in [each["text"] for each in page.of("chat")])
-            assert [each["text"] for each in page.of("chat")] == [GREETING, "once?"]
-
-    with running(tmp_path / "data") as (line, _):
-        url = line.split()[1].rstrip("/")
-        topic, position = asyncio.run(first(url))
-        in_use = subprocess.run(
-            [*PSPH, "up", "--port", "0", "--data", tmp_path / "data"],
-            capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
-        assert in_use.returncode == 1
-        assert "in use" in in_use.stderr
-        assert in_use.stderr.count("\n") == 1
-    with running(tmp_path / "data") as (line, _):
-        asyncio.run(second(line.split()[1].rstrip("/"), topic, position))
 
 
 def test_a_terminal_is_shown_progress_and_a_status_line(tmp_path):

@@ -15,6 +15,7 @@ from mobility.arrival import Arrival
 from mobility.collecting import Collector
 from mobility.merging import Flow
 from psph import cli
+from tests.sizes import size
 
 SMALL = Parameters(subscriptions=(4, 8))
 
@@ -201,7 +202,7 @@ def test_a_move_over_gprs_does_not_stall_behind_a_gap():
     )
     rows = [
         row
-        for seed in range(3)
+        for seed in range(size(1, 3))
         for row in mobility_table3.run(parameters, seed, mobility_table3.Context())
     ]
     assert all(row["moved_in_ms"] > 30_000 for row in rows)

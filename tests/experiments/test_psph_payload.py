@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 import feedparser
 import pytest
 
+from experiments import psph_payload
 from experiments.payload_trip import PER_ENTRY, Trip, feed
 from experiments.psph_payload import EXPERIMENT, Parameters, claims, summarise
 from experiments.runner import execute
 from experiments.statistics import correlation_test
 from push_hub.feeds.presenting import MAX_SHOWN, MAX_TEXT
+from tests.sizes import size
 
 
 @pytest.mark.parametrize("size", [287, 1_442, 4_096, 100_000, 1 << 20])
@@ -47,9 +50,17 @@ def test_what_is_not_is_called_so_as_seldom_as_it_should():
     for _ in range(400):
         # Few sizes and a delay with a long tail, as they are measured.
         xs = [random.choice((287, 800, 1_442)) for _ in range(30)]
-        ps.append(correlation_test(xs, [random.expovariate(1) for _ in xs], random, 199)[1])
+        delays = [random.expovariate(1) for _ in xs]
+        ps.append(correlation_test(xs, delays, random, size(99, 199))[1])
     assert sum(p <= 0.05 for p in ps) / 400 == pytest.approx(0.05, abs=0.03)
     assert sum(p <= 0.5 for p in ps) / 400 == pytest.approx(0.5, abs=0.08)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Fewer permutations, where p has to be no smaller than a few of a hundred."""
+    fewer = partial(correlation_test, permutations=size(499, 9_999))
+    monkeypatch.setattr(psph_payload, "correlation_test", fewer)
 
 
 def trips_of(small, large):
@@ -64,6 +75,7 @@ def claimed(rows):
     return {claim.id: claim for claim in claims(rows)}
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_delay_by_chance_is_not_correlated_and_the_slope_is_found():
     chance = Random(4)
     trips = trips_of(lambda size: chance.uniform(3, 5), lambda size: 4 + size / (1 << 20) * 100)
@@ -89,6 +101,7 @@ def test_claims_that_do_not_hold_say_why():
     assert "on one host" in found["mean-of-the-source"].because
 
 
+@pytest.mark.usefixtures("quick")
 def test_over_several_runs_the_interval_decides():
     rows = summarise(trips_of(lambda size: size / 100, lambda size: size / 100), Random(0))
     *sizes, process, total_push, fabric = rows
@@ -99,6 +112,7 @@ def test_over_several_runs_the_interval_decides():
     assert not found["no-correlation-process"].holds  # 1 ± 0.1
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_small_run(tmp_path):
     parameters = Parameters(
         sizes=(287, 1_442), rounds=2, large_sizes=(20_000, 100_000), large_rounds=1

@@ -1,4 +1,4 @@
-"""The command line as a person meets it, in processes of its own."""
+"""The command line as a person meets it: ways to start it in processes, its answers in this one."""
 
 from __future__ import annotations
 
@@ -26,14 +26,23 @@ COMMANDS = [
 ]  # fmt: skip
 
 
-def psph(*arguments, **options):
-    return subprocess.run(
-        [PSPH, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options
-    )
+def process(*arguments):
+    return subprocess.run([PSPH, *arguments], capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def psph(capsys):
+    """Runs the command here: a process for each call would do little but import."""
+
+    def call(*arguments):
+        code = cli.run(arguments)
+        return subprocess.CompletedProcess(arguments, code, *capsys.readouterr())
+
+    return call
 
 
 def test_version():
-    assert psph("--version").stdout == f"psph, version {version('psph')}\n"
+    assert process("--version").stdout == f"psph, version {version('psph')}\n"
 
 
 @pytest.mark.parametrize("module", ["psph", "psph.cli"])
@@ -43,14 +52,14 @@ def test_python_runs_it_as_a_module(module):
             [sys.executable, "-m", module, *arguments], capture_output=True, text=True, timeout=120
         )
 
-    assert run("--version").stdout == psph("--version").stdout
+    assert run("--version").stdout == f"psph, version {version('psph')}\n"
     wrong = run("nonsense")
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("psph: No such command 'nonsense'.")
 
 
 def test_help_lists_every_command_with_a_sentence():
-    answer = psph("--help")
+    answer = process("--help")
     assert answer.returncode == 0
     for name in COMMANDS:
         (line,) = [line for line in answer.stdout.splitlines() if line.startswith(f"  {name} ")]
@@ -59,7 +68,7 @@ def test_help_lists_every_command_with_a_sentence():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself(name):
+def test_every_command_explains_itself(psph, name):
     answer = psph(name, "--help")
     assert answer.returncode == 0
     assert answer.stdout.startswith(f"Usage: psph {name}")
@@ -79,7 +88,7 @@ def test_every_command_explains_itself(name):
         (["completion", "tcsh"], "psph completion: Invalid value for '{bash|zsh|fish}'"),
     ],
 )
-def test_a_wrong_call_is_one_line_and_exit_2(arguments, message):
+def test_a_wrong_call_is_one_line_and_exit_2(psph, arguments, message):
     answer = psph(*arguments)
     assert answer.returncode == 2
     assert answer.stdout == ""
@@ -102,12 +111,21 @@ def test_a_wrong_call_is_one_line_and_exit_2(arguments, message):
         (["experiment", "courier-loss", "--out", "/dev/null/x"], "name a directory to write to"),
     ],
 )
-def test_a_failure_is_one_line_and_exit_1(arguments, message):
+def test_a_failure_is_one_line_and_exit_1(psph, arguments, message):
     answer = psph(*arguments)
     assert answer.returncode == 1
     assert answer.stdout == ""
     assert message in answer.stderr
     assert answer.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["sim"], 2), (["ids", "not a url"], 1)])
+def test_a_process_ends_as_the_command_does(psph, arguments, code):
+    one, other = process(*arguments), psph(*arguments)
+    assert one.returncode == code
+    assert (one.returncode, one.stdout, one.stderr) == (
+        other.returncode, other.stdout, other.stderr,
+    )  # fmt: skip
 
 
 def test_a_reader_that_goes_away_is_no_error():
@@ -118,7 +136,7 @@ def test_a_reader_that_goes_away_is_no_error():
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(shell):
+def test_completion_scripts(psph, shell):
     assert "_PSPH_COMPLETE" in psph("completion", shell).stdout
 
 
@@ -192,14 +210,14 @@ def test_a_command_whose_parts_are_missing_says_so(broken_command, capsys):
     assert "broken (not available: No module named 'pyspark')" in shown
 
 
-def test_ids_answers_in_json():
+def test_ids_answers_in_json(psph):
     (answer,) = json.loads(psph("ids", "HTTP://News.Example.COM:80/a/../feed").stdout)
     assert answer["canonical"] == "http://news.example.com/feed"
     assert answer["zone"] == "example.com"
     assert len(answer["sid"]) == len(answer["rid"]) == 64
 
 
-def test_schedules_finds_nothing_wrong_with_courier():
+def test_schedules_finds_nothing_wrong_with_courier(psph):
     answer = psph("schedules", "courier", "--seeds", "5", "--json")
     document = json.loads(answer.stdout)
     assert document["seeds"] == 5
@@ -207,7 +225,7 @@ def test_schedules_finds_nothing_wrong_with_courier():
     assert psph("schedules", "--list", "--json").returncode == 0
 
 
-def test_schedules_replays_a_seed_with_its_faults():
+def test_schedules_replays_a_seed_with_its_faults(psph):
     answer = psph("schedules", "courier", "--replay", "3")
     assert answer.returncode == 0
     assert "crash" in answer.stdout
@@ -224,7 +242,7 @@ def test_a_failing_suite_shows_the_smallest_schedule_and_the_seed(capsys, monkey
     assert answer.err.count("\n") == 1
 
 
-def test_benchmarks_are_listed_and_run_in_the_agreed_form(capsys, monkeypatch):
+def test_benchmarks_are_listed_and_run_in_the_agreed_form(psph, capsys, monkeypatch):
     names = [entry["bench"] for entry in json.loads(psph("bench", "--list", "--json").stdout)]
     assert {"ids", "sim", "traces"} <= set(names)
     assert entry_points.load(BENCHMARKS, "sim", "benchmark") is sim.run

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 import threading
 import urllib.error
 import urllib.parse
@@ -26,17 +24,12 @@ from tests.ports import free_ports
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-sites"
 SITES = ("north", "south", "west")
 NODES = ("dns", *(f"fabric-{site}" for site in SITES), *(f"psph-{site}" for site in SITES))
-PSPH = Path(sys.executable).with_name("psph")
 PATIENCE = 90
 
 PORT = re.compile(r"(127\.0\.0\.1:|\.test:|SRV 0 5 )(\d+)")
 FEED = """<feed xmlns="http://www.w3.org/2005/Atom"><title>news</title><id>urn:news</id>
 <updated>2026-01-01T00:00:00Z</updated><entry><id>urn:{0}</id><title>{0}</title>
 <updated>2026-01-01T00:00:00Z</updated></entry></feed>"""
-
-
-def psph(*arguments):
-    return subprocess.run([PSPH, *arguments], capture_output=True, text=True, timeout=120)
 
 
 class Company:
@@ -175,11 +168,15 @@ def test_every_file_is_valid_as_it_is(tmp_path):
         assert cli.run(["serve", "--config", str(tmp_path / f"{name}.toml"), "--check"]) == 0
 
 
-def test_one_zone_leads_to_all_sites(company):
-    whole = json.loads(psph("resolve", "corp.test", "--dns", company.dns, "--json").stdout)
+def test_one_zone_leads_to_all_sites(company, capsys):
+    def resolve(zone):
+        assert cli.run(["resolve", zone, "--dns", company.dns, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    whole = resolve("corp.test")
     assert len(whole["proxies"]) == len(whole["rendezvous"]) == 3
     assert len(whole["keys"]) == 1
-    site = json.loads(psph("resolve", "west.corp.test", "--dns", company.dns, "--json").stdout)
+    site = resolve("west.corp.test")
     assert [each["host"] for each in site["proxies"]] == ["psph.west.corp.test"]
     assert site["keys"] == whole["keys"]
 

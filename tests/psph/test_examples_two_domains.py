@@ -1,22 +1,25 @@
 """The sample of two domains: every file is valid, and an update crosses."""
 
 import json
-import subprocess
-import sys
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
 from bench.crossing_world import EXAMPLE, NODES, A, B, copy_example, start_world
 from bootstrap.registration import zone_key
+from psph import cli
 
-PSPH = Path(sys.executable).with_name("psph")
 FILES = sorted(EXAMPLE.glob("*.toml"))
 
 
-def psph(*arguments):
-    return subprocess.run([PSPH, *arguments], capture_output=True, text=True, timeout=120)
+@pytest.fixture
+def psph(capsys):
+    """Runs a command here, and answers its exit code, output and errors."""
+
+    def call(*arguments):
+        return cli.run(arguments), *capsys.readouterr()
+
+    return call
 
 
 def test_all_files_are_known():
@@ -35,19 +38,19 @@ def with_keys(tmp_path_factory):
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_every_file_is_valid(file, with_keys):
-    done = psph("serve", "--config", str(with_keys / file.name), "--check")
-    assert done.returncode == 0, done.stderr
+def test_every_file_is_valid(psph, file, with_keys):
+    code, _, errors = psph("serve", "--config", str(with_keys / file.name), "--check")
+    assert code == 0, errors
 
 
-def test_a_missing_key_is_said_before_anything_runs(with_keys):
+def test_a_missing_key_is_said_before_anything_runs(psph, with_keys):
     copy = with_keys / "elsewhere"
     copy.mkdir()
     (copy / "psph-a.toml").write_text((with_keys / "psph-a.toml").read_text())
-    done = psph("serve", "--config", str(copy / "psph-a.toml"), "--check")
-    assert done.returncode == 1
-    assert "zone-a.key: No such file" in done.stderr
-    assert done.stderr.count("\n") == 1
+    code, _, errors = psph("serve", "--config", str(copy / "psph-a.toml"), "--check")
+    assert code == 1
+    assert "zone-a.key: No such file" in errors
+    assert errors.count("\n") == 1
 
 
 def test_a_copy_shares_no_port_with_the_example(tmp_path):
@@ -59,21 +62,21 @@ def test_a_copy_shares_no_port_with_the_example(tmp_path):
         assert not left, f"{name}: {left}"
 
 
-def test_an_update_crosses(tmp_path):
+def test_an_update_crosses(psph, tmp_path):
     with ExitStack() as stack:
         world = start_world(stack, tmp_path / "world")
-        there = psph("resolve", B, "--dns", world.dns, "--json")
-        assert there.returncode == 0, there.stderr
-        found = json.loads(there.stdout)
+        code, there, errors = psph("resolve", B, "--dns", world.dns, "--json")
+        assert code == 0, errors
+        found = json.loads(there)
         assert len(found["rendezvous"]) == 2
         assert len(found["keys"]) == 1
         for domain, reader in ((B, world.a), (A, world.b)):
-            done = psph(
+            code, crossed, errors = psph(
                 "probe", domain, "--hub", reader.url, "--dns", world.dns,
                 "--count", "1", "--timeout", "60", "--json",
             )  # fmt: skip
-            assert done.returncode == 0, done.stderr
-            assert len(json.loads(done.stdout)["crossings"]) == 1
+            assert code == 0, errors
+            assert len(json.loads(crossed)["crossings"]) == 1
             topic = f"http://{domain}/.well-known/psph-probe"
             wanted = reader.status("/proxy/status")["wanted_here"]
             assert wanted[topic]["state"] == "the fabric brings it"

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from spark_jobs.clocks import SETTLED_NS, Exchange, solve
+from tests.sizes import size
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -66,7 +67,7 @@ class Clockworks:
 @pytest.mark.parametrize("seconds", [20, 600, 7200])
 def test_the_truth_is_within_what_is_stated(seconds):
     inside = total = 0
-    for seed in range(12):
+    for seed in range(size(4, 12)):
         world = Clockworks(seed)
         clocks = solve(world.exchanges(seconds, every=5 if seconds < 1_000 else 20))
         for wrong, stated in world.judge(clocks, seconds):

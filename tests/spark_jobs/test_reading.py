@@ -11,10 +11,20 @@ import pytest
 from psph.trace_writer.files import NodeFiles
 from spark_jobs.errors import NoTraces
 from spark_jobs.reading import SCHEMA, read_traces
+from tests.sizes import size
 from tests.spark_jobs.worlds import MS, START, S, World, names, position, trace_id, write_file
 from traces import COLUMNS, Stage
 
 DAY = 86_400 * S
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_pieces(spark):
+    """Of a few files, one piece."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", str(size(1, 2)))
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 def world(nodes=("n1", "n2"), events=40):

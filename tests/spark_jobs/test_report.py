@@ -16,11 +16,9 @@ from html.parser import HTMLParser
 import pyarrow.parquet as pq
 import pytest
 
+from psph import cli
 from spark_jobs import progress
-from spark_jobs.generating.generator import generate
-from spark_jobs.generating.settings import Settings
-from spark_jobs.report import STEPS, Wish, make_report
-from tests.demo.up import PSPH
+from tests.spark_jobs.conftest import EVENTS
 
 TABLES = (
     "overview", "latency", "series", "shares", "losses", "topics", "fan_out", "handoffs",
@@ -30,20 +28,8 @@ PNG = b"\x89PNG\r\n"
 
 
 @pytest.fixture(scope="module")
-def traces(tmp_path_factory):
-    path = tmp_path_factory.mktemp("reported") / "traces"
-    generate(Settings(events=3_000, domains=2, topics=4, loss=0.05, handoffs=2), path)
-    damaged = next(path.glob("domain=*/date=*/node=*/*.parquet"))
-    damaged.with_name("20270101T000000000000Z-00000000-000001.parquet").write_bytes(b"no parquet")
-    return path
-
-
-@pytest.fixture(scope="module")
-def out(spark, traces, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("report") / "out"
-    with progress.bar(spark, STEPS) as bar:
-        make_report(spark, Wish(str(traces), subscriber="client-1"), directory, bar)
-    return directory
+def out(reported):
+    return reported.out
 
 
 class Page(HTMLParser):
@@ -99,6 +85,24 @@ def test_every_file_can_be_served_by_the_page_of_the_world(out):
     assert all(re.fullmatch(r"[a-z0-9_.-]+", path.name) for path in out.iterdir())
 
 
+def test_the_command_says_what_it_read_and_where_the_report_is(spark, reported):
+    assert reported.answer.exit_code == 0
+    page = reported.out / "report.html"
+    count = len(list(reported.traces.glob("domain=*/date=*/node=*/*.parquet")))
+    assert reported.answer.stdout == f"{EVENTS:,} events of {count} files: {page}\n"
+    assert re.fullmatch(r"left out \(unreadable\): \S+-000001\.parquet\n", reported.answer.stderr)
+    log = reported.out / "spark.log"
+    settings = {"log": log, "master": "local[*]", "driver_memory": "1g"}
+    assert reported.asked == [(("psph report",), settings), spark]
+
+
+def test_what_spark_says_goes_to_its_log_alone(spark, spark_log):
+    process = spark.sparkContext._gateway.proc
+    for number in (1, 2):
+        assert os.readlink(f"/proc/{process.pid}/fd/{number}") == str(spark_log)
+    assert spark_log.stat().st_size > 0
+
+
 def test_a_terminal_shows_a_bar_that_moves(spark, monkeypatch):
     ours, theirs = pty.openpty()
     shown = bytearray()
@@ -140,31 +144,34 @@ def test_where_no_terminal_is_there_is_no_bar(spark, monkeypatch, tmp_path):
     assert (tmp_path / "stderr").read_text() == ""
 
 
-def psph(*arguments, **environment):
-    return subprocess.run(
-        [*PSPH, *map(str, arguments)], capture_output=True, text=True, timeout=120,
-        env={**os.environ, **environment},
-    )  # fmt: skip
+@pytest.fixture
+def report(tmp_path, capsys, monkeypatch):
+    """Runs the command on an empty directory, or as asked; what it answers and says."""
+    (tmp_path / "traces").mkdir()
+
+    def call(*options, **environment):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        given = options or ("--traces", str(tmp_path / "traces"))
+        code = cli.run(["report", "--out", str(tmp_path / "out"), *given])
+        return subprocess.CompletedProcess(options, code, *capsys.readouterr())
+
+    return call
 
 
-def report(tmp_path, **environment):
-    (tmp_path / "traces").mkdir(exist_ok=True)
-    return psph("report", "--traces", tmp_path / "traces", "--out", tmp_path / "out", **environment)
-
-
-def test_without_java_one_line_says_what_to_install(tmp_path):
-    answer = report(tmp_path, PATH=str(tmp_path), JAVA_HOME="")
+def test_without_java_one_line_says_what_to_install(report, tmp_path):
+    answer = report(PATH=str(tmp_path), JAVA_HOME="")
     assert answer.returncode == 1
     assert re.fullmatch(r"[^\n]*Java is missing: install Java 17 [^\n]*\n", answer.stderr)
     assert answer.stdout == ""
 
 
-def test_a_java_that_is_too_old_is_named(tmp_path):
+def test_a_java_that_is_too_old_is_named(report, tmp_path):
     (tmp_path / "bin").mkdir()
     java = tmp_path / "bin" / "java"
     java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
     java.chmod(0o755)
-    answer = report(tmp_path, JAVA_HOME=str(tmp_path))
+    answer = report(JAVA_HOME=str(tmp_path))
     assert answer.returncode == 1
     assert re.fullmatch(r"[^\n]*is Java 8, too old for Spark: [^\n]*\n", answer.stderr)
 
@@ -193,15 +200,15 @@ def test_without_pyspark_one_line_says_what_to_install(tmp_path):
         (["--traces", ".", "--since", "yesterday"], "is no time"),
     ],
 )
-def test_a_wrong_call_is_told_so(tmp_path, options, words):
-    answer = psph("report", "--out", tmp_path, *options)
+def test_a_wrong_call_is_told_so(report, options, words):
+    answer = report(*options)
     assert answer.returncode == 2
     assert words in answer.stderr
     assert "Traceback" not in answer.stderr
 
 
-def test_an_empty_directory_is_told_so_and_spark_is_silent(tmp_path):
-    answer = report(tmp_path)
+def test_an_empty_directory_is_told_so_before_spark_is_started(report, tmp_path):
+    answer = report()
     assert (answer.returncode, answer.stdout) == (1, "")
     assert re.fullmatch(r"[^\n]*no traces in [^\n]*\n", answer.stderr)
-    assert (tmp_path / "out" / "spark.log").stat().st_size > 0
+    assert not (tmp_path / "out").exists(), "nothing was begun"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from bootstrap.registration import zone_key
+from psph import cli
 from psph.chat.tokens import token_of
 from tests.e2e.serving import PSPH
 from tests.ports import free_port
@@ -231,18 +232,12 @@ def test_who_is_faster_than_allowed_is_only_slowed_down(tmp_path):
         ([ALICE, "--with", BOB, "--token-file", "no-such-file"], 1, "no-such-file has no token"),
     ],
 )
-def test_what_cannot_be_is_one_line(arguments, code, said):
-    async def story():
-        process = await asyncio.create_subprocess_exec(
-            *PSPH, "chat", *arguments, stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        out, err = await process.communicate()
-        assert (process.returncode, out) == (code, b"")
-        assert said in err.decode()
-        assert err.count(b"\n") == 1
-
-    run(story())
+def test_what_cannot_be_is_one_line(capsys, arguments, code, said):
+    assert cli.run(["chat", *arguments]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(("me", "token"), [(EVE, None), (ALICE, "wrong")])
@@ -256,29 +251,21 @@ def test_who_is_refused_is_told_why(tmp_path, me, token):
     run(story())
 
 
-def test_a_token_follows_from_the_key_of_the_zone(tmp_path):
+def test_a_token_follows_from_the_key_of_the_zone(tmp_path, capsys):
     key = zone_key.make(tmp_path / "zone.key")
     (tmp_path / "public").write_text(key.public_pem())
 
-    async def token(*arguments):
-        process = await asyncio.create_subprocess_exec(
-            *PSPH, "chat-token", *arguments,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        out, err = await process.communicate()
-        return process.returncode, out.decode(), err.decode()
+    def token(who, file):
+        code = cli.run(["chat-token", who, "--key-file", str(tmp_path / file)])
+        return code, *capsys.readouterr()
 
-    async def story():
-        found = await token("Alice@Site-A.test", "--key-file", tmp_path / "zone.key")
-        assert found == (0, token_of(key.private, ALICE) + "\n", "")
-        code, out, err = await token(ALICE, "--key-file", tmp_path / "public")
-        assert (code, out, "public half" in err) == (1, "", True)
-        code, out, err = await token(ALICE, "--key-file", tmp_path / "none")
-        assert (code, out, err.count("\n")) == (1, "", 1)
-        code, out, err = await token("alice", "--key-file", tmp_path / "zone.key")
-        assert (code, out, err.count("\n")) == (2, "", 1)
-
-    run(story())
+    assert token("Alice@Site-A.test", "zone.key") == (0, token_of(key.private, ALICE) + "\n", "")
+    code, out, err = token(ALICE, "public")
+    assert (code, out, "public half" in err) == (1, "", True)
+    code, out, err = token(ALICE, "none")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    code, out, err = token("alice", "zone.key")
+    assert (code, out, err.count("\n")) == (2, "", 1)
 
 
 # In a terminal

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
+
+import pytest
 
 from demo.windows import LiveWindows
+from psph import cli
 from spark_jobs.streaming.following import Following, start, wait
+from tests.sizes import size
 from tests.spark_jobs.streaming import growing
 
-PSPH = Path(sys.executable).with_name("psph")
 WINDOW, LATE = 5, 8
 
 
+@pytest.fixture
+def few_pieces(spark):
+    """State in as few pieces as may be: each of them is files for every batch."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", str(size(1, 2)))
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+@pytest.mark.usefixtures("few_pieces")
 def test_windows_say_what_is_true(spark, tmp_path, monkeypatch):
     made = growing.make(tmp_path / "made", monkeypatch, piece=3_000, duplicates=0.0, loss=0.02)
     told = []
@@ -34,9 +44,9 @@ def test_windows_say_what_is_true(spark, tmp_path, monkeypatch):
     assert {(pair["from"], pair["to"]) for pair in page.shown["pairs"]} == {k[1:] for k in keys}
 
 
-def test_a_directory_that_is_not_there_is_named(tmp_path):
+def test_a_directory_that_is_not_there_is_named(tmp_path, capsys):
     call = ["traces", "follow", "--traces", tmp_path / "none", "--out", tmp_path / "out"]
-    done = subprocess.run([PSPH, *map(str, call)], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert "there is no directory" in done.stderr
+    assert cli.run([*map(str, call)]) == 1
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1
+    assert "there is no directory" in errors
