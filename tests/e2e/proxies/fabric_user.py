@@ -15,12 +15,13 @@ STRANGERS_KEY = Ed25519PrivateKey.from_private_bytes(b"a key that nobody vouches
 def fabric_user(world, name):
     """`async with fabric_user(world, "forger") as fabric`: it has the fabric's key, as a forger in
     the fabric would."""
-    configuration = load(world.fabric[-1].directory / "node.toml", NodeConfiguration)
+    node = world.fabric[-1]
+    configuration = load(node.directory / "node.toml", NodeConfiguration)
     settings = configuration.fabric.settings(
         configuration.rendezvous.settings(), configuration.publications.settings()
     )
     return FabricClient.connect(
-        name, servers=[("127.0.0.1", world.ports["n5"])], settings=settings, timeout=60
+        name, servers=[("127.0.0.1", world.ports[node.name])], settings=settings, timeout=60
     )
 
 
