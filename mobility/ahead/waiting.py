@@ -129,10 +129,12 @@ class Warm:
 
     def keep(self, topics: set[str]) -> None:
         """These, and no others."""
-        for topic in self._topics - topics:
+        # In order: a set has another one in every process, and a schedule would not be repeatable.
+        for topic in sorted(self._topics - topics):
             self._warmth.leave(topic)
+        added = sorted(topics - self._topics)
         self._topics &= topics
-        self._topics |= {topic for topic in topics - self._topics if self._warmth.want(topic)}
+        self._topics.update(topic for topic in added if self._warmth.want(topic))
 
     def cool(self) -> None:
         """They are not needed any more."""

@@ -285,7 +285,7 @@ class Cluster:
             settings.weight,
             _as_many(each.canonical for each in self.news.values() if each.zone == zone.name),
             pings,
-            sorted(self.met, key=lambda node: node not in self.members)[:MOST_MEMBERS],
+            sorted(self.met, key=lambda node: (node not in self.members, node))[:MOST_MEMBERS],
         )
         try:
             if item not in self._client.offers:

@@ -6,12 +6,16 @@ import pytest
 
 from mobility.suite.proactive import ProactiveSuite
 from tests.mobility.planted_ahead import CLIENTS, PROXIES
-from tests.psirp_sim.suites import finds, survives
+from tests.psirp_sim.suites import finds, repeats, survives
 
 
 def test_clients_whose_proxies_prepare_survive(capsys):
     # Of the faults of four seeds hardly a quarter hits traffic.
     survives(ProactiveSuite(), capsys, seeds=5)
+
+
+def test_a_schedule_is_the_same_in_every_process():
+    repeats(ProactiveSuite(), 3)
 
 
 @pytest.mark.parametrize(("bug", "hint"), CLIENTS, ids=lambda each: getattr(each, "__name__", ""))

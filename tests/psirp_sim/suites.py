@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 from psirp_sim.runtime.schedules import run_schedule, run_suite
 
 SEEDS = 50
@@ -33,3 +37,21 @@ def finds(suite, bug, hint, first=0):
             assert "Error left a core" not in outcome.failure, outcome.failure
             return
     raise AssertionError(f"{bug.__doc__} {SEEDS} seeds did not notice")
+
+
+def repeats(suite, seed):
+    """A schedule is the same in every process: no core goes by the order of a set."""
+    kind = type(suite)
+    code = (
+        f"from {kind.__module__} import {kind.__name__} as Suite\n"
+        "from psirp_sim.runtime.schedules import run_schedule\n"
+        f"print(run_schedule(Suite(), {seed}).digest)"
+    )
+    one, other = (
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    )  # fmt: skip
+    assert one == other

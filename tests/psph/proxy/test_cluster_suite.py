@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from psph.proxy.cluster_suite import ClusterSuite
-from tests.psirp_sim.suites import finds, survives
+from tests.psirp_sim.suites import finds, repeats, survives
 from tests.psph.proxy.planted_cluster import PLANTED
 
 
 def test_they_survive(capsys):
     survives(ClusterSuite(), capsys)
+
+
+def test_a_schedule_is_the_same_in_every_process():
+    repeats(ClusterSuite(), 6)
 
 
 @pytest.mark.parametrize(("bug", "hint"), PLANTED.items(), ids=[bug.__name__ for bug in PLANTED])
