@@ -25,7 +25,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 LONG = (
     "tests/e2e/", "tests/spark_jobs/", "/test_suite.py", "tests/bench/",
-    "tests/push_hub/test_browser.py", "tests/psph/test_", "tests/test_packaging.py",
+    "tests/push_hub/test_browser.py", "tests/push_hub/test_upstream.py", "tests/psph/",
+    "tests/demo/", "tests/bootstrap/test_against_servers.py",
+    "tests/psirp_sim/runtime/test_client.py", "tests/psirp_sim/test_joining.py", "tests/experiments/", "tests/test_packaging.py",
 )  # fmt: skip
 """Where the tests are that take longest: they come first, so that where several processes run
 tests none waits for one of them at the end."""
@@ -38,7 +40,7 @@ def pytest_collection_modifyitems(items):
     items.sort(key=place)  # those in the same place stay as they are
 
 
-WORLDS = ("tests/e2e/browser/", "tests/e2e/proxies/", "tests/spark_jobs/")
+WORLDS = ("tests/e2e/browser/", "tests/e2e/failover/", "tests/e2e/proxies/", "tests/spark_jobs/")
 """Folders whose tests share one world of processes, or Spark: one worker runs them all."""
 
 

@@ -11,7 +11,7 @@ from tests.psirp_sim.suites import finds, repeats, survives
 
 def test_clients_whose_proxies_prepare_survive(capsys):
     # Of the faults of four seeds hardly a quarter hits traffic.
-    survives(ProactiveSuite(), capsys, seeds=5)
+    survives(ProactiveSuite(), capsys, seeds=range(5))
 
 
 def test_a_schedule_is_the_same_in_every_process():

@@ -10,7 +10,7 @@ import asyncio
 import aiohttp
 import pytest
 
-from tests.e2e.domains import Domains, Psph
+from tests.e2e.failover.names import FIRST, SECOND, A, B
 from tests.push_hub.browser import chromium, installed, opened
 from tests.push_hub.feeds.documents import atom
 
@@ -18,8 +18,6 @@ pytestmark = pytest.mark.skipif(
     installed() is None, reason="Chromium is not installed: apt-get install chromium"
 )
 
-A, B = "site-a.test", "site-b.test"
-FIRST, SECOND = f"one.{A}", f"two.{A}"
 TEXTS, FEED, LATER = (f"http://news.{B}/{name}" for name in ("texts", "feed", "later"))
 VERSIONS = 12
 LIVE = "document.querySelector('#connection[data-state=live]')"
@@ -111,12 +109,8 @@ async def fail_over(world, address):
 
 
 @pytest.mark.timeout(300)
-def test_the_page_goes_on_at_the_other_psph(tmp_path):
-    with (
-        Domains(tmp_path, [Psph(A, FIRST), Psph(A, SECOND), B], nodes=4) as world,
-        chromium(A) as address,
-    ):
-        world.start()
+def test_the_page_goes_on_at_the_other_psph(world):
+    with chromium(A) as address:
         shown = asyncio.run(fail_over(world, address))
     for word in ("Text", "Entry"):
         found = [each for each in shown if f"{word} " in each]

@@ -21,35 +21,14 @@ from bootstrap.http_resolver import ZoneResolver
 from identifiers import Position, identify
 from psph.guide import DomainHubs
 from push_hub.client import StreamFollower, StreamUpdate
-from tests.e2e.domains import PSPH, Domains, Psph
-from tests.e2e.node_process import PATIENCE, eventually
+from tests.e2e.domains import PSPH
+from tests.e2e.failover.names import FIRST, SECOND, A, B
+from tests.e2e.node_process import PATIENCE
 from tests.e2e.proxies.test_proxy_guided import hub_alone
 from tests.sizes import size
 
 READERS, FEW = size(200, 1_000), 25
 VERSIONS = size(20, 40)
-A, B = "site-a.test", "site-b.test"
-FIRST, SECOND = f"one.{A}", f"two.{A}"
-
-
-@pytest.fixture(scope="module")
-def domains(tmp_path_factory):
-    with Domains(
-        tmp_path_factory.mktemp("failover"), [Psph(A, FIRST), Psph(A, SECOND), B]
-    ) as domains:
-        domains.start()
-        yield domains
-
-
-@pytest.fixture
-def world(domains):
-    """With both PSPHs, whichever an earlier test has killed."""
-    for key in (FIRST, SECOND):
-        if domains.proxies[key].process is None:
-            domains.proxies[key].launch()
-            domains.proxies[key].ready()
-            eventually(lambda key=key: domains.is_joined(key))
-    return domains
 
 
 class Reader:

@@ -1,0 +1,5 @@
+"""Who is who in the world of these tests."""
+
+A, B = "site-a.test", "site-b.test"
+FIRST, SECOND = f"one.{A}", f"two.{A}"
+"""The PSPHs of A."""
