@@ -27,7 +27,8 @@ LONG = (
     "tests/e2e/", "tests/spark_jobs/", "/test_suite.py", "tests/bench/",
     "tests/push_hub/test_browser.py", "tests/push_hub/test_upstream.py", "tests/psph/",
     "tests/demo/", "tests/bootstrap/test_against_servers.py",
-    "tests/psirp_sim/runtime/test_client.py", "tests/psirp_sim/test_joining.py", "tests/experiments/", "tests/test_packaging.py",
+    "tests/psirp_sim/runtime/test_client.py", "tests/psirp_sim/test_joining.py",
+    "tests/experiments/", "tests/test_packaging.py",
 )  # fmt: skip
 """Where the tests are that take longest: they come first, so that where several processes run
 tests none waits for one of them at the end."""
