@@ -100,7 +100,7 @@ class HubSettings:
     ping_rate: Rate = Rate(per_second=2.0, burst=20)
     """Fetches of one topic that bring nothing new; pings beyond it are answered as ever and
     coalesce."""
-    version_rate: Rate = Rate(per_second=20.0, burst=20)
+    version_rate: Rate = Rate(per_second=20.0, burst=100)
     """Fetches of one topic that bring a new version; pings beyond it coalesce, too."""
     recheck_after: tuple[float, ...] = (2.0, 10.0, 60.0)
     """When a pinged topic is fetched again because nothing was new and a cache may have answered,

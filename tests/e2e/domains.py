@@ -35,7 +35,7 @@ FABRIC = """
 [fabric]
 keys = ["end to end domains"]
 link_seed = "end to end domains"
-hello_ms = 200
+hello_ms = 500
 {more}
 
 [rendezvous]

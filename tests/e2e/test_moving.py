@@ -197,7 +197,7 @@ def test_a_walk_among_five_is_prepared_and_leaves_nothing_behind(world):
             await publishing.publish(0)
             walk = Walk(world, WALKED, roamer)
             await walk.go(WALKED[0])
-            task = asyncio.create_task(publishing.publish_many(lambda n: over.is_set(), rate=50.0))
+            task = asyncio.create_task(publishing.publish_many(lambda n: over.is_set(), rate=20.0))
             try:
                 await walk.round()
                 taught = await asyncio.to_thread(walk.counted)

@@ -51,7 +51,7 @@ class Walk:
             status = await asyncio.to_thread(self.status, place)
             if status["prepare"]["contexts"]["active"]:
                 return True
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)
         return False
 
     async def go(self, place):
