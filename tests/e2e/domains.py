@@ -44,6 +44,11 @@ lease_s = 6
 settle_s = 2
 writer_lease_s = 3
 """
+TRACES = """
+[traces]
+directory = "traces"
+{more}
+"""
 
 
 @dataclass(frozen=True)
@@ -82,8 +87,9 @@ class Domains:
         others=None,
     ):
         """`zones` are names of zones with a PSPH each, or `Psph`s. `proxy`, `hub`, `traces` and
-        `mobility` are lines for those tables, `more_records` go into every zone. `others` are zones
-        without a PSPH, and their records. `linger` is how long chains outlive their readers."""
+        `mobility` are lines for those tables (without any, no traces are written), `more_records` go
+        into every zone. `others` are zones without a PSPH, and their records. `linger` is how long
+        chains outlive their readers."""
         self.directory = Path(directory)
         self.psphs = {
             each.key: each
@@ -209,9 +215,7 @@ endpoint = "psph.{zone}:{port}"
 tsig = {{ name = "psph", secret = "{SECRET}" }}
 zone_key_files = ["zone.key"]
 ttl_s = {TTL}
-[traces]
-directory = "traces"
-{self.traces}
+{TRACES.format(more=self.traces) if self.traces else ""}
 [mobility]
 peers = {json.dumps([self.hub(each) for each in self.psphs])}
 allow_peer = ["127.0.0.0/8"]
