@@ -87,7 +87,7 @@ class Domains:
         others=None,
     ):
         """`zones` are names of zones with a PSPH each, or `Psph`s. `proxy`, `hub`, `traces` and
-        `mobility` are lines for those tables (without any, no traces are written), `more_records` go
+        `mobility` are lines for those tables; without any, no traces are written. `more_records` go
         into every zone. `others` are zones without a PSPH, and their records. `linger` is how long
         chains outlive their readers."""
         self.directory = Path(directory)
