@@ -310,7 +310,7 @@ def test_one_who_gives_up_does_not_end_it_for_the_others():
         server.hook = lambda query, tcp: held.append(query)
         first = asyncio.create_task(resolver.find(ZONE))
         second = asyncio.create_task(resolver.find(ZONE))
-        await until(lambda: len(held) == 3)
+        await until(lambda: len(held) >= 3)
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first

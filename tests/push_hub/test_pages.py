@@ -339,7 +339,7 @@ def test_diagnostics_are_not_for_asking_all_the_time(tmp_path):
                     answer.status
                     for answer, _ in await asyncio.gather(*(get(w, "/topics") for _ in range(20)))
                 ]
-            assert statuses[:50] == [200] * 50
-            assert statuses[-1] == 429
+            assert statuses.count(200) >= 50
+            assert set(statuses) == {200, 429}
 
     run(main())

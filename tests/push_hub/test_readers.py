@@ -324,9 +324,11 @@ def test_readers_cannot_make_the_hub_follow_everything(tmp_path):
         (tmp_path / "other").mkdir()
         async with world(tmp_path / "other", reader_patience=0.0) as w:
             statuses = set()
-            for n in range(110):
+            for n in range(1_000):  # 101, where it takes no time to ask
                 async with read(w, f"{w.site.url}/missing/{n}") as answer:
                     statuses.add(answer.status)
+                if 429 in statuses:
+                    break
             assert statuses == {504, 429}
 
     run(main())

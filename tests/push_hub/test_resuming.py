@@ -127,7 +127,9 @@ def test_a_hub_that_is_behind_the_reader_repeats_nothing(tmp_path):
     run(main())
 
 
-def test_many_who_miss_the_same_are_one_question(tmp_path):
+def test_many_who_miss_the_same_are_one_question(tmp_path, monkeypatch):
+    monkeypatch.setattr("push_hub.recalling._KEPT", 600.0)
+
     async def main():
         carrier = NotedCarrier()
         carrier.elsewhere = [recalled(n) for n in range(1, 60)]

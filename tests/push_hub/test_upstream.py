@@ -160,10 +160,13 @@ def test_a_hub_that_refuses_or_is_not_there_is_named_in_the_reason(tmp_path):
     run(main())
 
 
-def test_leases_are_renewed_and_polling_takes_over_when_the_hub_is_gone(tmp_path):
+def test_leases_are_renewed_and_polling_takes_over_when_the_hub_is_gone(tmp_path, monkeypatch):
+    # Renewed soon, and long before the lease is over.
+    monkeypatch.setattr("push_hub.following._RENEW", 0.1)
+
     async def main():
         async with follower(tmp_path, poll_longest=1000.0, ask_again=100.0) as (w, way):
-            async with other_hub(tmp_path, leases=LeaseBounds(4, 4, 4)) as (there, hub):
+            async with other_hub(tmp_path, leases=LeaseBounds(20, 20, 20)) as (there, hub):
                 topic = w.site.put("/t", b"1", Link=f'<{there}/hub>; rel="hub"')
                 await w.subscribe(topic)
                 await way(Way.HUB)
@@ -245,7 +248,7 @@ def test_forged_pushes_are_ignored_and_unwanted_ones_ended(tmp_path):
 def test_only_what_was_asked_for_is_confirmed(tmp_path):
     async def main():
         async with (
-            follower(tmp_path, poll_longest=1000.0) as (w, way),
+            follower(tmp_path, poll_longest=1000.0, ask_again=1000.0) as (w, way),
             other_hub(tmp_path) as (there, _),
         ):
             topic = w.site.put("/t", b"1", Link=f'<{there}/hub>; rel="hub"')

@@ -320,7 +320,7 @@ def test_somebody_is_here_while_a_stream_is_open_and_away_soon_after(tmp_path):
         async with room(tmp_path, presence_s=4) as chat, chat.listen(BOB, ALICE) as bob:
             assert bob.of("presence") == [{"jid": ALICE, "state": "away", "since": None}]
             async with chat.listen(ALICE, BOB) as alice:
-                assert alice.states(BOB)[-1] == "here"
+                await until(lambda: alice.states(BOB)[-1] == "here", "bob's being here")
                 await until(lambda: bob.states(ALICE)[-1] == "here", "alice's coming")
                 since = bob.of("presence")[-1]["since"]
                 record = await chat.hub.store.topic(identify(jid_topic(ALICE)))

@@ -30,7 +30,7 @@ def test_a_client_collects_at_one_hub_what_only_the_other_has(tmp_path):
             await reader.live()
             await give((a, b), 2, 3)
             await until(lambda: reader.seen == [2, 3])
-            assert await reader.move_out()
+            assert await reader.move_out(30)
             assert len(a.stays("away")) == 1
             await give((a,), 4, 5, 6, 7)
             await give((b,), 7)
@@ -55,7 +55,7 @@ def test_a_buffer_outlives_the_process_that_keeps_it(tmp_path):
             await give((a, b), 1)
             await reader.move(a.url)
             await reader.live()
-            await reader.move_out()
+            await reader.move_out(30)
             await give((a,), 2, 3)
             await until(lambda: [n.version for n in a.stays("away")[0].buffer.seen(TOPIC)] == [3])
             await give((b,), 4)
@@ -104,7 +104,8 @@ def test_a_client_that_falls_silent_is_taken_for_gone(tmp_path):
             await until(lambda: reader.seen == [2])
             relay.fall_silent()
             await until(lambda: len(a.stays("away")) == 1)
-            assert a.core.counters["vanished"] == 1
+            # On a slow machine it may have been taken for gone before, and come back.
+            assert a.core.counters["vanished"] >= 1
             await give((a,), 3, 4)
             await until(lambda: len(a.stays("away")[0].buffer) >= 2)
             await give((b,), 4)
@@ -203,7 +204,7 @@ def test_hand_offs_are_traced(tmp_path):
             await give((a, b), 1)
             await reader.move(a.url)
             await reader.live()
-            await reader.move_out()
+            await reader.move_out(30)
             await reader.move(b.url)
             await reader.live()
             await until(lambda: len(events) >= 5)

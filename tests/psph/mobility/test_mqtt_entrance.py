@@ -63,12 +63,13 @@ async def test_the_same_moves_with_persistent_sessions_lose_or_double(tmp_path):
         await arrive(sessions[1:], world.places["B"])
         await leave(sessions[1:])
         await arrive(sessions, world.places["A"])
-        flow = asyncio.create_task(publishing(writer, range(100)))
+        flow = asyncio.create_task(publishing(writer, range(50)))
         await until(lambda: all(len(each.arrivals.numbers) > 20 for each in sessions), "the first")
         await leave(sessions)
-        await asyncio.sleep(0.2)
-        await arrive(sessions, world.places["B"])
         await flow
+        await publishing(writer, range(50, 100))  # while they are nowhere
+        await until(lambda: not writer.client.outgoing, "everything is taken")
+        await arrive(sessions, world.places["B"])
         writer.publish(100)
         await until(lambda: all(100 in each.arrivals.numbers for each in sessions), "the last")
         new, ahead = (each.arrivals for each in sessions)

@@ -38,7 +38,7 @@ async def acquaint(reader, a, b):
     """The client goes from one to the other and back, so that they are neighbours."""
     for place in (a, b, a):
         if reader.stage == "live":
-            assert await reader.move_out()
+            assert await reader.move_out(30)
         await reader.move(place.url)
         await reader.live()
     for place, other in ((a, b), (b, a)):
@@ -55,7 +55,7 @@ def test_a_client_is_expected_where_it_has_been_before(tmp_path):
                 await give((a, b), 1)
                 await acquaint(reader, a, b)
                 assert status(b)["contexts"] == {"passive": 1, "active": 0}
-                await reader.move_out()
+                await reader.move_out(30)
                 await until(lambda: status(b)["contexts"] == {"passive": 0, "active": 1})
                 # The topic is left to history: the hub follows it already, and buffers nothing.
                 await until(lambda: followed_by_proxy(b))
@@ -91,7 +91,7 @@ def test_what_waits_has_come_before_the_client_and_outlives_the_proxy_it_left(tm
         async with places(tmp_path, 2, history=2, buffer=True) as (a, b), Reader() as reader:
             await give((a, b), 1)
             await acquaint(reader, a, b)
-            await reader.move_out()
+            await reader.move_out(30)
             await until(lambda: status(b)["contexts"]["active"])
             await give((a, b), 2, 3, 4, 5, 6)
             (context,) = ahead(b).contexts.kept.values()
@@ -151,7 +151,7 @@ def test_a_proxy_under_pressure_refuses_and_clients_do_not_notice(tmp_path):
                 await until(lambda: ahead(b).contexts.refusing)
                 assert status(b)["pressed"]
                 assert status(b)["used"]["sessions"] == 1.0
-                await reader.move_out()
+                await reader.move_out(30)
                 await until(lambda: ahead(a).counters["contexts_refused"])
                 assert ahead(b).counters["refusals"]
                 assert not status(b)["contexts"]["active"]
@@ -199,7 +199,10 @@ def a_context(number=1):
     return words.Copy(client=f"{number:064x}", epoch=1, nonce=1, topics={TOPIC: ()}, active=True)
 
 
-def test_a_pass_goes_to_the_proxy_of_that_name_and_to_nobody_else(tmp_path):
+def test_a_pass_goes_to_the_proxy_of_that_name_and_to_nobody_else(tmp_path, monkeypatch):
+    # However long the machine takes for twenty greetings.
+    monkeypatch.setattr("psph.mobility.peers.BETWEEN_PASSES", 3_600.0)
+
     async def main():
         async with places(tmp_path, 2) as (a, b), aiohttp.ClientSession() as session:
             greeting = words.Greet(call=1, proxy=b.url, challenge=TOKEN)
