@@ -85,15 +85,11 @@ def test_a_reader_follows_a_site_whose_hub_is_flask_websub(world, tmp_path):
             newer = [atom(("b", "2"), ("a", "1")), atom(("c", "3"), ("b", "2"), ("a", "1"))]
             for count, body in enumerate(newer, 1):
                 around.put("/flask.xml", body, Link=links)
-
                 # The site pings its own hub, and ours hears of it as a subscriber.
-                # It may not have noted yet that we are subscribed: it is told until we hear of it.
-                async def heard(count=count):
-                    assert (await around.form(hub, mode="publish", topic=topic))[0] == 202
-                    await asyncio.sleep(0.2)
-                    return len(reader.posts) == count
-
-                await until(heard, lambda: around.topic(B, topic))
+                assert (await around.form(hub, mode="publish", topic=topic))[0] == 202
+                await until(
+                    lambda count=count: len(reader.posts) == count, lambda: around.topic(B, topic)
+                )
             assert reader.bodies == newer
             at_b = [each["position"] for each in (await around.topic(B, topic))["versions"]]
             assert [post.position for post in reader.posts] == at_b[1::-1]
