@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import socket
+import sqlite3
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
@@ -61,6 +62,14 @@ async def flask_hub(directory):
         yield url
 
 
+def _subscriptions(database):
+    with (
+        contextlib.suppress(sqlite3.OperationalError),  # the table is made with the first one
+        contextlib.closing(sqlite3.connect(database, timeout=30)) as connection,
+    ):
+        return connection.execute("SELECT count(*) FROM hub").fetchone()[0]
+
+
 def _listens(port):
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
         return True
@@ -81,6 +90,8 @@ def test_a_reader_follows_a_site_whose_hub_is_flask_websub(world, tmp_path):
                 return (await around.topic(B, topic))["following"]["way"] == "hub"
 
             await until(follows, lambda: around.topic(B, topic))
+            # It notes the subscription after our answer to its question.
+            await until(lambda: _subscriptions(tmp_path / "flask.sqlite"))
             assert (await around.topic(B, topic))["following"]["hub"] == hub
             newer = [atom(("b", "2"), ("a", "1")), atom(("c", "3"), ("b", "2"), ("a", "1"))]
             for count, body in enumerate(newer, 1):
