@@ -15,7 +15,6 @@ import json
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from pathlib import Path
 
 from bench.hub_processes import HOST, PATIENCE, HubProcess
 from bootstrap.registration import zone_key
+from demo.ports import free_ports
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "two-domains"
 NODES = ("dns", "n1", "n2", "n3", "psph-a", "psph-b")
@@ -80,7 +80,7 @@ def copy_example(directory: Path, more: str = "") -> dict[str, str]:
     directory.mkdir(parents=True)
     texts = {name: (EXAMPLE / f"{name}.toml").read_text() for name in NODES}
     ports = {each for text in texts.values() for each in _ADDRESS.findall(text)}
-    chosen = dict(zip(sorted(ports), _free_ports(len(ports)), strict=True))
+    chosen = dict(zip(sorted(ports), map(str, free_ports(len(ports))), strict=True))
     for name, text in texts.items():
         # Both PSPHs would write to the same place.
         own = more.replace('"traces"', f'"data/{name}/traces"') if "psph" in name else ""
@@ -151,17 +151,3 @@ def _wait_until_ready(name: str, process: subprocess.Popen[str], log: Path) -> N
     heard = select.select([process.stdout], [], [], PATIENCE)[0]
     if not heard or not process.stdout.readline().startswith("ready "):
         raise RuntimeError(f"{name} did not start: {log.read_text()[-2_000:]}")
-
-
-def _free_ports(count: int) -> list[str]:
-    """Free for TCP and for UDP: a name server has both. All are held until all are found."""
-    with ExitStack() as held:
-        found: list[str] = []
-        while len(found) < count:
-            stream = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            packets = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-            stream.bind((HOST, 0))
-            with contextlib.suppress(OSError):
-                packets.bind((HOST, stream.getsockname()[1]))
-                found.append(str(stream.getsockname()[1]))
-        return found

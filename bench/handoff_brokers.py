@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from bench import mqtt
 from bench.handoff_movers import Arrivals, Mover, Side, arrive, body, leave
 from bench.mqtt_bridge import Brokers
+from demo.ports import free_ports
 from mobility import ClientSettings, Message, MobileClient, MovedIn, Stage, Update
 from mobility.events import Consumed, Notice
 from psirp_sim.runtime.environment import Changes, Environment
@@ -121,7 +121,7 @@ class Session:
 
 
 async def at_brokers(stack: AsyncExitStack, directory: Path) -> dict[str, Side]:
-    brokers = Brokers(directory, mqtt.free_ports(2), topics=("+/+", "mobility/call/+"))
+    brokers = Brokers(directory, free_ports(2), topics=("+/+", "mobility/call/+"))
     stack.callback(brokers.stop)
     for name in "AB":
         await asyncio.to_thread(brokers.start, name)

@@ -14,9 +14,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
+
+from demo.ports import free_ports
 
 HOST = "127.0.0.1"
 MISSING = "mosquitto is not installed: the reference is left out"
@@ -59,15 +61,6 @@ def broker() -> Iterator[int | None]:
                 yield port
             finally:
                 process.kill()
-
-
-def free_ports(count: int) -> list[int]:
-    """Nobody has them now."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

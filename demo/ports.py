@@ -12,6 +12,7 @@ import socket
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from random import SystemRandom
 
@@ -96,6 +97,13 @@ def _bind(port: int) -> socket.socket | None:
         guard.close()
         return None
     return guard
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports for processes that have to know them before they run. Chosen at random from a range
+    that no system gives out, so that hardly anything else takes one in between."""
+    shuffled = SystemRandom().sample(RANGE, len(RANGE))
+    return list(islice(filter(is_free, shuffled), count))
 
 
 def is_free(port: int) -> bool:
