@@ -318,8 +318,7 @@ class Resumption:
         yield notice_event("reset", start.spelling, start.after[-1], first)
 
     def _was_lost(self, after: Position, highest: Position | None) -> bool:
-        """Whether this hub itself numbered the version, in an earlier epoch, and has it no more:
-        its disk lost it when the power was cut."""
+        """Whether this hub numbered the version in an earlier epoch and lost it in a power cut."""
         own = self._context.store.identity
         ours = after.publisher == own.publisher and after.epoch < own.epoch
         return ours and (highest is None or highest < after)

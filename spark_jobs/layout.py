@@ -1,4 +1,4 @@
-"""How a trace directory is laid out; known without Spark, so that what is empty is told at once."""
+"""The layout of a trace directory; without Spark, so that an empty directory is reported at once."""
 
 from __future__ import annotations
 

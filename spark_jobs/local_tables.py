@@ -1,7 +1,6 @@
-"""Rows of the driver as a table of Spark's.
+"""Converts rows of the driver to a Spark DataFrame through Arrow.
 
-By way of Arrow: from plain rows Spark would make a table with processes of Python, which take a
-second to start.
+From plain rows Spark would start Python worker processes, which takes a second.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish(session):
-    """Six thousand tests stay in memory to the end: the garbage collector, which would look at them
-    again and again, took nearly half of the time."""
+    """Exclude the collected tests from garbage collection: traversing thousands of them again and
+    again takes a fifth of the CPU time of in-process tests, and more."""
     gc.collect()
     gc.freeze()
 

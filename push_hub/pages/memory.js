@@ -1,7 +1,7 @@
 // What the page remembers in this browser: the topics, how far each was seen, and what was shown.
 // Position and entries are written together, so that a reload neither loses nor doubles anything.
-// Every tab writes them, a moment after something came. Which topics there are is written apart, and
-// only when one is added or removed: a tab that has not heard of it yet does not undo it.
+// Every tab saves them shortly after an update. The list of topics has a key of its own, written only
+// when a topic is added or removed, so that a tab with an outdated list does not undo the change.
 
 export const KEY = `psph hub ${location.pathname}`;
 const TOPICS = `${KEY} topics`;

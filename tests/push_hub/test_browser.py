@@ -697,7 +697,7 @@ def test_text_stands_out_from_its_background(tmp_path, running):
 
 
 def test_a_tab_that_has_not_heard_of_a_new_topic_does_not_undo_it(tmp_path, running):
-    """It writes what came to it a moment later, with the topics that it knows."""
+    """A tab saves received updates after a delay, together with the topics it knows."""
 
     async def main():
         async with world(tmp_path) as w, opened(running) as first:

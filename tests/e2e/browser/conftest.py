@@ -45,7 +45,7 @@ def hubs(world):
 
 @pytest.fixture(scope="module")
 def resident(world, browser, hubs):
-    """Somebody who stays for all tests of a module: to come anew takes longer than most tests."""
+    """A visitor shared by all tests of a module: loading the page takes longer than most tests."""
     visitor = Visitor(browser, world, **DESK)
     visitor.hubs = tuple(hubs)
     visitor.arrive()
@@ -55,7 +55,7 @@ def resident(world, browser, hubs):
 
 @pytest.fixture
 def user(resident):
-    """The resident, at the feeds as a visitor would be, but what was subscribed to is."""
+    """The resident on the Feeds view of site-a.test; its subscriptions of earlier tests remain."""
     resident.forgiven = None
     resident.view("Feeds")
     resident.page.get_by_role("radio", name="site-a.test").check()

@@ -1,4 +1,4 @@
-"""Who is who in the world of these tests."""
+"""Names of the domains and PSPHs in these tests."""
 
 A, B = "site-a.test", "site-b.test"
 FIRST, SECOND = f"one.{A}", f"two.{A}"
