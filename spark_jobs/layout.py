@@ -1,4 +1,4 @@
-"""The layout of a trace directory; without Spark, so that an empty directory is reported at once."""
+"""The layout of a trace directory, without Spark: an empty directory is reported at once."""
 
 from __future__ import annotations
 
