@@ -8,9 +8,11 @@ left to the other proxies of the zone; what is ours and stays at home is refused
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
+
+import msgspec
 
 from identifiers import InvalidTopic, PublisherId, ZoneChannel, identify, zone_channel
 from identifiers.zones import zone_of_host
@@ -36,6 +38,8 @@ class Asker:
     reply: bytes
     topics: dict[str, str] = field(default_factory=dict)
     """Those of our hosts that it asks for, and why one is refused."""
+    asked: dict[str, int] = field(default_factory=dict)
+    """The numbers of its requests for them."""
     said: Answers | None = None
     """What it was answered last."""
     timer: Timer | None = None
@@ -123,12 +127,13 @@ class Answering:
         if asker.end is not None:
             asker.end.cancel()
         asker.end = self._env.call_later(lease, self._end, zone, asker)
-        known, asker.topics = asker.topics, {}
-        for text in requests.topics:
+        known, asker.topics, asker.asked = asker.topics, {}, {}
+        for text, number in requests.topics.items():
             canonical = text if text in known else self._ours(text, zone)
             if canonical is None:
                 continue
             asker.topics[canonical] = reason = self._refusal(canonical, asker)
+            asker.asked[canonical] = number
             if not reason:
                 self._control.want(Side.FABRIC, canonical, asker.name, until)
         self._leave_out(asker.name, asker.topics)
@@ -181,16 +186,17 @@ class Answering:
         asker.timer = None
         answers: dict[str, Answer] = {}
         for topic, reason in asker.topics.items():
-            offered = self._offered(topic)
+            asked, offered = asker.asked[topic], self._offered(topic)
             said = asker.said.answers.get(topic) if asker.said is not None else None
             if reason:
-                answers[topic] = Answer(refused=reason)
+                answers[topic] = Answer(asked, refused=reason)
             elif offered is not None:
+                answer = msgspec.structs.replace(offered, asked=asked)
                 # Said once: what is published later is no other answer.
-                same = said is not None and (said.publisher, said.turn) == (
-                    offered.publisher, offered.turn,
-                )  # fmt: skip
-                answers[topic] = said if said is not None and same else offered
+                same = said is not None and answer == msgspec.structs.replace(
+                    said, epoch=answer.epoch, version=answer.version
+                )
+                answers[topic] = said if said is not None and same else answer
         self._say(asker, Answers(answers))
 
     def _say(self, asker: Asker, answers: Answers) -> None:
@@ -208,7 +214,7 @@ class Answering:
         self._counters["answers_sent"] += 1
 
     def _dismiss(
-        self, key: tuple[str, PublisherId], asker: Asker, keep: list[str] | None = None
+        self, key: tuple[str, PublisherId], asker: Asker, keep: Collection[str] = ()
     ) -> None:
         """It asks for nothing any more, or wants to be answered elsewhere."""
         del self._askers[key]

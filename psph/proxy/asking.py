@@ -35,10 +35,12 @@ class Asked:
     zone: str
     channel: ZoneChannel
     reply: bytes
-    topics: dict[str, None] = field(default_factory=dict)
+    topics: dict[str, int] = field(default_factory=dict)
+    """With the numbers of their requests."""
+    requests: int = 0
+    """How many were numbered."""
     answers: dict[PublisherId, dict[str, Answer]] = field(default_factory=dict)
-    """By the proxy that answered: all it said, be it asked for now or not. Who is asked for the
-    same again before it has heard that we did not want it does not say it again."""
+    """By the proxy that answered: all it said last."""
     subscription: Subscription | None = None
     soon: Soon = field(init=False)
     """To say it, again or for the first time."""
@@ -76,7 +78,8 @@ class Asking:
         if len(asked.topics) >= self._settings.most_requested:
             self._counters["requests_left_out"] += 1
             return False
-        asked.topics[topic.canonical] = None
+        asked.requests += 1
+        asked.topics[topic.canonical] = asked.requests
         self._publish_soon(asked, self._settings.gather)
         return True
 
@@ -129,7 +132,7 @@ class Asking:
 
     def _publish(self, asked: Asked) -> bool:
         lease = self._settings.request_lease / SECOND
-        requests = Requests(asked.reply.hex(), lease, list(asked.topics))
+        requests = Requests(asked.reply.hex(), lease, asked.topics)
         try:
             self._client.publish(
                 asked.channel.sid.raw, asked.channel.rid.raw, encode(requests), {"kind": "requests"}
@@ -165,5 +168,6 @@ class Asking:
 
 def _best(asked: Asked, topic: str) -> Answer | None:
     """Of several who say that they publish it, the last: those before may be gone."""
-    found = [answers[topic] for answers in reversed(asked.answers.values()) if topic in answers]
+    said = [each[topic] for each in reversed(asked.answers.values()) if topic in each]
+    found = [answer for answer in said if answer.asked == asked.topics.get(topic)]
     return max(found, key=lambda answer: bool(answer.publisher), default=None)

@@ -4,10 +4,11 @@ one zone, who is there.
 All are publications, in JSON, and each says everything there is to say at that time: who missed
 the ones before, or came later, misses nothing.
 
-    {"reply": "<64 hex digits>", "lease": 60.0, "topics": ["http://news.site-b.test/feed.xml"]}
+    {"reply": "<64 hex digits>", "lease": 60.0, "topics": {"http://news.site-b.test/feed.xml": 3}}
     {"answers": {"http://news.site-b.test/feed.xml":
-        {"publisher": "<32 hex digits>", "epoch": 1, "version": 7}}}
-    {"answers": {"http://news.site-b.test/secret": {"refused": "this topic stays at home"}}}
+        {"asked": 3, "publisher": "<32 hex digits>", "epoch": 1, "version": 7}}}
+    {"answers": {"http://news.site-b.test/secret":
+        {"asked": 4, "refused": "this topic stays at home"}}}
     {"node": "psph-b2", "publisher": "<32 hex digits>", "hosts": ["site-b.test"], "lease": 10.0,
         "priority": 0, "weight": 1, "news": [], "pings": ["http://news.site-b.test/feed.xml"],
         "met": ["psph-b1"]}
@@ -34,6 +35,7 @@ LARGEST = 4 << 20
 M = TypeVar("M")
 
 TopicText = Annotated[str, Meta(max_length=LONGEST_TOPIC)]
+RequestNumber = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class MalformedMessage(ValueError):
@@ -47,12 +49,16 @@ class Requests(msgspec.Struct, frozen=True):
     """The item in the channel's scope where answers are looked for."""
     lease: Annotated[float, Meta(gt=0, le=LONGEST_LEASE)]
     """Seconds."""
-    topics: Annotated[list[TopicText], Meta(max_length=MOST_TOPICS)]
+    topics: Annotated[dict[TopicText, RequestNumber], Meta(max_length=MOST_TOPICS)]
+    """Each with the number of its request: a topic that was released and is wanted again has
+    another one, and an answer to the request before does not count."""
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """To one topic: who publishes it, or why nobody will."""
 
+    asked: RequestNumber = 0
+    """The number of the request that is answered."""
     publisher: Annotated[str, Meta(pattern=r"^([0-9a-f]{32})?\Z")] = ""
     epoch: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
     version: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0

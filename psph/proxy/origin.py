@@ -107,7 +107,12 @@ class Origin:
         if own is None or not own.open:
             return None
         epoch, version = (0, 0) if own.last is None else place_of(own.last)
-        return Answer(self._web.publisher.raw.hex(), epoch, version, own.turn.since)
+        return Answer(
+            publisher=self._web.publisher.raw.hex(),
+            epoch=epoch,
+            version=version,
+            turn=own.turn.since,
+        )
 
     def writer(self, canonical: str) -> PublisherId | None:
         """Who numbers it: our hub where it is our turn, or not open; None while it is not known."""

@@ -16,9 +16,9 @@ CHANNEL = zone_channel(B)
 REPLY = b"r" * 32
 
 
-def ask(world, node="native", topics=(FEED,), lease=60.0, reply=REPLY, content=None):
+def ask(world, node="native", topics=(FEED,), lease=60.0, reply=REPLY, number=1, content=None):
     """Say on the channel of site B what somebody wants, or something else."""
-    requests = Requests(reply.hex(), lease, list(topics))
+    requests = Requests(reply.hex(), lease, dict.fromkeys(topics, number))
     world.node(node).client.publish(
         CHANNEL.sid.raw, CHANNEL.rid.raw, encode(requests) if content is None else content
     )
@@ -65,6 +65,20 @@ def test_who_comes_back_before_the_other_side_has_noticed():
     inflow.want(SECRET)
     inflow.when_ready(SECRET, lambda *what: told.append(what))
     assert world.told(told)[0] is State.REFUSED
+
+
+def test_an_answer_to_an_earlier_request_does_not_count():
+    """It does not cover what was published since, so that would be pushed to a new subscriber."""
+    world = World()
+    world.told(world.want("a"))
+    world.leave("a")
+    world.until(lambda: not world.proxy("b").origin.topics)
+    world.publish("b", b"missed")
+    told, asking = world.want("a"), world.proxy("a").asking
+    assert asking._zones[B].answers, "the earlier answer is still known"
+    assert asking.answer(identify(FEED)) is None
+    assert world.told(told) == (State.READY, "")
+    assert asking.answer(identify(FEED)).version == 1
 
 
 def test_requests_are_renewed_for_as_long_as_somebody_wants_the_topic():
@@ -205,12 +219,12 @@ class TestStrangers:
         told = world.want("a")
         world.run(0.5)
         (asked,) = world.proxy("a").asking._zones.values()
-        for answer in (Answer(), Answer("ab" * 16, refused="both"), Answer(refused="no")):
+        for answer in (Answer(1), Answer(1, "ab" * 16, refused="both"), Answer(1, refused="no")):
             content = encode(Answers({FEED: answer}))
             world.node("native").client.publish(asked.channel.sid.raw, asked.reply, content)
             world.run(1)
         assert told == [(State.REFUSED, "no")]
-        assert asked.answers == {publisher_of("native"): {FEED: Answer(refused="no")}}
+        assert asked.answers == {publisher_of("native"): {FEED: Answer(1, refused="no")}}
 
     def test_the_latest_of_two_publishers_is_believed(self, world):
         object.__setattr__(world.proxy("b").settings, "hosts", ("elsewhere.test",))
@@ -218,10 +232,10 @@ class TestStrangers:
         world.run(0.5)
         (asked,) = world.proxy("a").asking._zones.values()
         for node, publisher in (("native", "ab" * 16), ("second", "cd" * 16)):
-            content = encode(Answers({FEED: Answer(publisher)}))
+            content = encode(Answers({FEED: Answer(1, publisher)}))
             world.node(node).client.publish(asked.channel.sid.raw, asked.reply, content)
             world.run(1)
-        assert world.proxy("a").asking.answer(identify(FEED)) == Answer("cd" * 16)
+        assert world.proxy("a").asking.answer(identify(FEED)) == Answer(1, "cd" * 16)
 
 
 def test_topics_without_a_channel_cannot_be_asked_for():

@@ -24,26 +24,31 @@ from psph.proxy.messages import (
 
 REPLY = "ab" * 32
 PUBLISHER = "cd" * 16
-REQUESTS = {"reply": REPLY, "lease": 60.0, "topics": ["http://news.site-b.test/feed"]}
+REQUESTS = {"reply": REPLY, "lease": 60.0, "topics": {"http://news.site-b.test/feed": 1}}
 
 topics = st.text(st.characters(codec="utf-8"), max_size=40)
 leaves = st.none() | st.integers() | st.floats() | st.text(max_size=9) | st.sampled_from(
     [REPLY, PUBLISHER, REPLY + "\n", "\n", "refused", 60.0]
 )  # fmt: skip
-keys = st.sampled_from(["reply", "lease", "topics", "answers", "publisher", "refused", "x"])
+keys = st.sampled_from(
+    ["reply", "lease", "topics", "answers", "publisher", "refused", "asked", "x"]
+)
 inner = st.dictionaries(keys, leaves, max_size=3)
 values = leaves | st.lists(leaves, max_size=3) | inner | st.dictionaries(keys, inner, max_size=2)
 objects = st.dictionaries(keys, values, max_size=4)
 contents = st.binary(max_size=200) | objects.map(lambda each: json.dumps(each).encode())
 
 
-@given(st.lists(topics, max_size=5), st.floats(0.001, LONGEST_LEASE))
+@given(
+    st.dictionaries(topics, st.integers(0, (1 << 63) - 1), max_size=5),
+    st.floats(0.001, LONGEST_LEASE),
+)
 def test_requests_come_back(wanted, lease):
     requests = Requests(REPLY, lease, wanted)
     assert read_requests(encode(requests)) == requests
 
 
-@given(st.dictionaries(topics, st.sampled_from([Answer(PUBLISHER), Answer(refused="no")])))
+@given(st.dictionaries(topics, st.sampled_from([Answer(1, PUBLISHER), Answer(2, refused="no")])))
 def test_answers_come_back(answers):
     assert read_answers(encode(Answers(answers))) == Answers(answers)
 
@@ -85,9 +90,12 @@ def test_any_bytes_are_answers_or_malformed(content):
         {"lease": 1e400},
         {"lease": "60"},
         {"topics": "http://news.site-b.test/feed"},
-        {"topics": [1]},
-        {"topics": ["x" * (LONGEST_TOPIC + 1)]},
-        {"topics": ["x"] * (MOST_TOPICS + 1)},
+        {"topics": ["http://news.site-b.test/feed"]},
+        {"topics": {"http://news.site-b.test/feed": "1"}},
+        {"topics": {"http://news.site-b.test/feed": -1}},
+        {"topics": {"http://news.site-b.test/feed": 1 << 63}},
+        {"topics": {"x" * (LONGEST_TOPIC + 1): 1}},
+        {"topics": dict.fromkeys(map(str, range(MOST_TOPICS + 1)), 1)},
     ],
 )
 def test_malformed_requests(changes):
