@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import expect
 
-from tests.push_hub.browser import SPARE, installed
+from tests.push_hub.browser import UNUSED_FEATURES, installed
 from tests.sizes import LONG
 
 PATIENCE = 60_000
@@ -31,7 +31,7 @@ _WITHOUT = (
     "AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades",
     "HttpsFirstBalancedModeAutoEnable", "MediaRouter", "PaintHolding",
     "ThirdPartyStoragePartitioning", "AvoidCorsURLLoaderRestartOnRedirect", "OptimizationHints",
-    "NetworkTimeServiceQuerying", "AimEnabled", "PreconnectToSearch", SPARE,
+    "NetworkTimeServiceQuerying", "AimEnabled", "PreconnectToSearch", UNUSED_FEATURES,
 )  # fmt: skip
 _FLAGS = [
     "--disable-gpu", "--disable-dev-shm-usage", f"--disable-features={','.join(_WITHOUT)}",
