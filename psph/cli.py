@@ -7,6 +7,7 @@ failure (exit 1).
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -109,6 +110,8 @@ def _fail(where: str, message: str, code: int) -> int:
 
 def main() -> None:
     """The console script."""
+    # Modules stay. Collecting garbage while they are imported takes an eighth of the start.
+    gc.set_threshold(10_000, 20, 20)
     sys.exit(run())
 
 
