@@ -5,7 +5,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 RUNS   := $(VENV)/.runs
 REPORTS := $(VENV)/.reports
-# What an earlier installation left here would hide new commands from whoever runs in this folder.
+# What an installation leaves here would hide new commands from programs that run in this folder, and
+# make pytest treat every module as a part of a plugin.
 FORGET := rm -rf *.egg-info
 BUILT  := pyproject.toml setup.py $(wildcard */_*.c */*/_*.c */*/*.h)
 # Processes that run tests: two more than there are processors, because many tests wait; up to 6.
@@ -44,22 +45,22 @@ clean: ## remove what the other targets made
 # Rebuilt only when what is installed changes. The editable install makes an edit
 # of the sources visible at once; entry points and C sources need a new one.
 $(READY): $(BUILT) | $(BIN)/pip
-	@$(FORGET)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(FORGET)
 	@touch $@ $(RUNS) $(REPORTS)
 
 # What running needs, and nothing to develop with.
 $(RUNS): $(BUILT) | $(BIN)/pip
 	@echo "installing psph into $(VENV) (once)"
-	@$(FORGET)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(FORGET)
 	@touch $@
 
 # The same with Spark; Java has to be there.
 $(REPORTS): $(BUILT) | $(BIN)/pip
 	@echo "installing psph with Spark into $(VENV) (once)"
-	@$(FORGET)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]'
+	@$(FORGET)
 	@touch $@ $(RUNS)
 
 # Its last step is pip: one that was interrupted, or had no pip to give, is made again.

@@ -42,10 +42,15 @@ def pytest_collection_modifyitems(items):
     items.sort(key=place)  # those in the same place stay as they are
 
 
+# Traversing thousands of collected tests again and again takes a third of the time of collecting
+# them, and a fifth of the CPU time of tests that run in this process.
+gc.disable()
+
+
 def pytest_collection_finish(session):
-    """Exclude the collected tests from garbage collection: traversing thousands of them again and
-    again takes a fifth of the CPU time of in-process tests, and more."""
+    """Exclude what was collected from garbage collection."""
     gc.collect()
+    gc.enable()
     gc.freeze()
 
 

@@ -321,8 +321,9 @@ with TraceWriter({str(tmp_path)!r}, "n1", "a.test", TraceSettings(rotate_seconds
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 print(writer.counters.written, writer.counters.dropped)
 """
+    # -B: modules that are compiled under the limit would be cut off, and kept.
     run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-B", "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
     assert run.stdout == "500 0\n"
     assert versions(tmp_path) == list(range(500))
