@@ -14,6 +14,7 @@ const EVENTS = [
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 10_000;
 const SETTLE = 40; // several changes at once become one request
+const AGAIN = 1_000; // after a request that was not answered
 const LOOK = 10_000; // between looks whether a tab is still there
 
 function randomId() {
@@ -94,6 +95,11 @@ export class Stream {
     } catch (error) {
       this.#toldPage = "";
       if (this.#heard) this.#handlers.trouble(error.message);
+      // A refusal stands; a request without an answer is repeated, or nothing would come here.
+      if (this.#heard && !(error.status < 500)) {
+        clearTimeout(this.#settling);
+        this.#settling = setTimeout(() => this.#say(), AGAIN);
+      }
     } finally {
       this.#putting = false;
     }

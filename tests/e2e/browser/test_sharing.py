@@ -52,8 +52,9 @@ def opened(user, count):
 
 
 def seen(pages, news):
-    for page in pages:
-        expect(page.locator("#entries li", has_text=news)).to_have_count(1, **SOON)
+    for number, page in enumerate(pages):
+        entries = page.locator("#entries li", has_text=news)
+        expect(entries, f"tab {number} of {len(pages)}").to_have_count(1, **SOON)
 
 
 def test_eight_tabs_are_all_live_and_outlive_their_leader(visit, world, line):
@@ -82,6 +83,25 @@ def test_eight_tabs_are_all_live_and_outlive_their_leader(visit, world, line):
     seen(pages, last)
     seen(pages, first)
     until(lambda: streams(world) == 1, "one stream is left")
+
+
+def test_a_tab_whose_request_was_not_answered_repeats_it(visit, world):
+    user, failed = visit(), []
+    user.forgiven = "net::ERR_"
+
+    def fail_once(route):
+        if route.request.method == "PUT" and not failed:
+            failed.append(route.request.url)
+            route.abort()
+        else:
+            route.continue_()
+
+    user.page.route("**/api/pages/**", fail_once)
+    user.arrive()
+    news = headline("After a request that failed")
+    publish(world, news)
+    seen([user.page], news)
+    assert failed
 
 
 def test_a_cut_line_is_seen_in_all_tabs_and_nothing_is_missed(visit, world, line):
