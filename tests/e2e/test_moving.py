@@ -356,7 +356,8 @@ def test_a_moving_publisher_is_heard_once_and_in_order(world):
         while len(roaming.of("moved_in")) < 4:
             number += 1
             roaming.process.stdin.write(f"publish {topic} {number}\n".encode())
-            await asyncio.sleep(0.02)
+            # Where moves take long, no more than they can carry.
+            await asyncio.sleep(0.02 if number < 300 else 1)
         roaming.process.stdin.write(f"publish {topic} {end}\n".encode())
         return number
 
@@ -401,7 +402,10 @@ def test_what_a_page_publishes_while_it_moves_comes_once_and_in_order(world):
     topic, here = f"http://news.{B}/from-a-page", PLACES[1:]
     dead = world.proxies[here[0]]
     keep_publishing = """topic => {
-        const publish = () => roamer.publish(topic, `${(window.count = (window.count ?? 0) + 1)}`);
+        const publish = () => {
+            if (roamer.unsent >= 50) return;
+            roamer.publish(topic, `${(window.count = (window.count ?? 0) + 1)}`);
+        };
         window.publishing = setInterval(publish, 5);
     }"""
     hubs = [world.hub(each) for each in here]
