@@ -28,7 +28,7 @@ class Web:
     async def get(self, request):
         """Pages of the site; or a callback is asked whether it meant to subscribe."""
         if request.path in self.pages:
-            # With a strong validator: the hub need not look for news behind a cache, for a minute.
+            # A strong validator: without one, the hub rechecks a ping without news for a minute.
             answer = web.Response(text=self.pages[request.path])
             answer.etag = hashlib.sha256(answer.body).hexdigest()
             return answer

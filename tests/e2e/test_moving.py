@@ -356,7 +356,7 @@ def test_a_moving_publisher_is_heard_once_and_in_order(world):
         while len(roaming.of("moved_in")) < 4:
             number += 1
             roaming.process.stdin.write(f"publish {topic} {number}\n".encode())
-            # Where moves take long, no more than they can carry.
+            # Slow moves get fewer publications, or the backlog would slow them further.
             await asyncio.sleep(0.02 if number < 300 else 1)
         roaming.process.stdin.write(f"publish {topic} {end}\n".encode())
         return number

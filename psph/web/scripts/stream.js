@@ -95,7 +95,8 @@ export class Stream {
     } catch (error) {
       this.#toldPage = "";
       if (this.#heard) this.#handlers.trouble(error.message);
-      // A refusal stands; a request without an answer is repeated, or nothing would come here.
+      // A refusal is final. A request without an answer is repeated: until the server takes it,
+      // this tab receives nothing.
       if (this.#heard && !(error.status < 500)) {
         clearTimeout(this.#settling);
         this.#settling = setTimeout(() => this.#say(), AGAIN);
