@@ -155,7 +155,9 @@ class Attachment:
 
     def _ask_again(self) -> None:
         now = self._env.now()
-        if self.routes and now - self._confirmed >= self._settings.tree_interval:
+        # Also without any route: a manager that is cut off alone tells itself that it has none.
+        # As a standby it passes the confirmation on to the active manager, which corrects it.
+        if self._version and now - self._confirmed >= self._settings.tree_interval:
             self._confirm()
         for tree in self.trees.values():
             answered = tree.version > 0 and tree.answered_by == self.manager

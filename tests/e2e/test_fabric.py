@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from contextlib import contextmanager
+
 import pytest
 
 from tests.e2e import fabric_process
@@ -32,19 +37,27 @@ class Node(NodeProcess):
         return self.last.get("heard", (0, 0))
 
 
+@contextmanager
+def running(numbers, managers, links):
+    made = {n: Node(f"n{n}", "topology" if n in managers else "") for n in numbers}
+    try:
+        for node in made.values():
+            node.ready()
+        for one, other in links:
+            made[one].tell(link=f"n{other}", port=made[other].port)
+            made[other].tell(link=f"n{one}", port=made[one].port)
+        for node in made.values():
+            node.tell(start=True)
+        yield made
+    finally:
+        for node in made.values():
+            node.close()
+
+
 @pytest.fixture
 def nodes():
-    made = {str(n): Node(f"n{n}", "topology" if n in (5, 8) else "") for n in range(1, 9)}
-    for node in made.values():
-        node.ready()
-    for one, other in LINKS:
-        made[one].tell(link=f"n{other}", port=made[other].port)
-        made[other].tell(link=f"n{one}", port=made[one].port)
-    for node in made.values():
-        node.tell(start=True)
-    yield made
-    for node in made.values():
-        node.close()
+    with running("12345678", "58", LINKS) as made:
+        yield made
 
 
 def carries(node, packets=100):
@@ -73,3 +86,24 @@ def test_traffic_resumes_after_kill_9_of_a_forwarding_node_on_the_tree(nodes):
     assert all(count <= highest for highest, count in (node.heard for node in receivers)), (
         "nothing arrives twice"
     )
+
+
+def test_a_standby_manager_that_was_alone_sends_again_when_the_active_one_goes_on():
+    """The active one, which stands still, never sees it go."""
+    with running("123", "13", ["12", "13"]) as nodes:
+        source, receiver = nodes["3"], nodes["2"]
+        source.tell(send_to=["n2"], every_ms=2)
+        eventually(lambda: receiver.heard[1] > 100)
+
+        def sends_nothing():
+            sent = source.sent
+            time.sleep(0.5)
+            return source.sent == sent
+
+        os.kill(nodes["1"].process.pid, signal.SIGSTOP)
+        try:
+            eventually(sends_nothing)
+        finally:
+            os.kill(nodes["1"].process.pid, signal.SIGCONT)
+        sent = source.sent
+        eventually(lambda: receiver.heard[0] > sent + 100)

@@ -174,6 +174,20 @@ def test_a_standby_takes_over_when_the_manager_dies():
     assert world.now - listener.heard["d"][-1] < 50 * MILLISECOND
 
 
+@pytest.mark.parametrize("seconds", [2.6, 5.0])
+def test_a_standby_that_was_alone_while_the_manager_stood_still_is_attached_again(seconds):
+    """The manager never saw it go, and takes its routes for confirmed."""
+    world = fabric(managers="ac", links=["ab", "ac"])
+    world.pause("a")
+    world.run_for(round(seconds * SECOND))
+    assert [*core(world, "c").neighbours.up()] == []
+    world.resume("a")
+    world.run_for(SETTINGS.tree_interval + 3 * SECOND)
+    alone = core(world, "c").attachment
+    assert alone.manager[0] == "a"
+    assert [*alone.routes] == ["a"]
+
+
 def test_a_node_that_joins_late_is_attached_and_reached():
     world = fabric()
     world.add_node("z", lambda env: FabricNode(env, SETTINGS, domain="x.test"))
