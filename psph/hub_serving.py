@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from aiohttp import web
 
@@ -15,6 +16,8 @@ from push_hub.errors import StoreError
 
 _BACKLOG = 4_096
 """Connections that wait to be taken: a thousand clients may come at once, with several each."""
+_ACCEPT_PASSES = 4
+"""Passes of the event loop from accepting a connection to serving it: two, and some more."""
 
 
 @asynccontextmanager
@@ -39,8 +42,21 @@ async def serving(
             raise PsphError(f"the hub cannot run: {error}") from error
         yield url
     finally:
+        await stop_accepting(listening)
         await runner.cleanup()
         listening.close()
+
+
+async def stop_accepting(listening: socket.socket) -> None:
+    """Accept no more connections, and hand over those that were accepted.
+
+    A server of asyncio that closes in the pass of the event loop in which it accepts a connection
+    neither serves nor closes that connection (Python 3.11).
+    """
+    with suppress(RuntimeError, ValueError):  # uvloop has no such fault, and keeps its reader
+        asyncio.get_running_loop().remove_reader(listening)
+    for _ in range(_ACCEPT_PASSES):
+        await asyncio.sleep(0)
 
 
 def be_quick() -> None:

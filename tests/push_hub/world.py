@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import aiohttp
 from aiohttp import web
 
+from psph.hub_serving import stop_accepting
 from push_hub import HubSettings, create_app
 from push_hub.addresses import parse_networks
 from push_hub.app import HUB
@@ -38,12 +40,13 @@ async def served(app, port=0):
     """Serve it; with port 0 where nobody has to know the port before."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", port)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    with socket.create_server(("127.0.0.1", port), backlog=128) as listening:
+        await web.SockSite(runner, listening).start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            await stop_accepting(listening)
+            await runner.cleanup()
 
 
 class Site:

@@ -7,7 +7,7 @@ async with places(tmp_path, 2) as (a, b):
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from identifiers import Position, PublisherId, identify
 from psph.configuration.mobility import MobilityConfiguration
@@ -43,12 +43,6 @@ class Place:
     @property
     def core(self):
         return self.proxy.core
-
-    @property
-    def is_quiet(self):
-        """It has nothing to say to other proxies."""
-        peers, lines = self.proxy.peers, self.core.ahead.conversation.lines.values()
-        return not (peers._tasks or peers._words or any(map(len, lines)))
 
     def stays(self, state):
         return [each for each in self.core.handlers.values() if each.state == state]
@@ -102,9 +96,6 @@ async def places(directory, count, events=None, history=1_024, **options):
             await place.start()
             stack.push_async_callback(place.stop)
         yield made
-        # Who is called while it closes leaves a connection behind that nobody owns.
-        with suppress(TimeoutError):
-            await until(lambda: all(each.is_quiet for each in made), seconds=2.0)
 
 
 async def give(where, *versions):
