@@ -40,6 +40,8 @@ class Listener:
     """Whether the hub was asked how far it is, and is to be subscribed for then."""
     streams: set[bytes] = field(default_factory=set)
     """The publishers that the hub has versions of, or is about to."""
+    handed_on: dict[PublisherId, Position] = field(default_factory=dict)
+    """By publisher, the last version handed to the hub, which may not have it for good yet."""
     held: list[Update] = field(default_factory=list)
     """Of streams that are not taken up yet."""
     old: dict[bytes, Place] = field(default_factory=dict)
@@ -95,6 +97,7 @@ class Listening:
             listener.subscription.forget()
             listener.subscription = None
         listener.held, listener.streams, listener.old = [], set(), {}
+        listener.handed_on = {}
 
     def forget(self, listener: Listener) -> None:
         """Nobody follows it any more."""
@@ -122,7 +125,11 @@ class Listening:
             return  # it was not wanted any more
         listener.subscribing = False
         topic = listener.topic
-        after = [each for each in positions if each.publisher != self._web.publisher]
+        known = {each.publisher: each for each in positions}
+        known.pop(self._web.publisher, None)
+        for publisher, position in listener.handed_on.items():
+            known[publisher] = max(position, known.get(publisher, position))
+        after = [*known.values()]
         listener.streams = {each.publisher.raw for each in after}
         stored = self._env.storage.get(PREFIX + topic.rid.raw)
         if stored is not None:
@@ -175,6 +182,7 @@ class Listening:
             self._env.call_later(0, self._done, listener, event)
             return
         self._counters["received"] += 1
+        listener.handed_on[event.publisher] = event.position
         self._web.deliver(listener.topic, update, partial(self._done, listener, event))
 
     # Taking streams up
