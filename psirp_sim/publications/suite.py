@@ -195,6 +195,9 @@ class PublicationsTrial:
         offer = publisher.node.client.offers.get((SCOPE, item))
         if offer is None or offer.publication is None or offer.registered is not Code.OK:
             return  # it is not published yet, and who has heard of it may have to forget it
+        current = publisher.node.rendezvous.publishing.publications.get((SCOPE, item))
+        if offer.publication is not current:
+            return  # the item was registered again: its earlier listeners have to forget it
         for listener in offer.publication.listeners.values():
             peer = self._peer(listener.node)
             if peer is None or peer.node.boot != listener.epoch:
@@ -255,12 +258,17 @@ class PublicationsTrial:
         crash(name)
         self.world.wipe(name)
         self._state_lost(name)
+        for audience in self.audiences.get(name, ()):
+            audience.done_before.clear()
 
     def _state_lost(self, name: str) -> None:
         for author in self.authors.get(name, ()):
             author.lost = True
         for audience in self.audiences.get(name, ()):
             if audience.memory == "cursor":
+                audience.done_before |= {
+                    stream: reader.done for stream, reader in audience.readers.items()
+                }
                 audience.readers.clear()
 
     # What must hold
@@ -333,9 +341,10 @@ class PublicationsTrial:
         for other in sorted(together):
             there = self._peer(other)
             for audience in self.audiences.get(other, ()) if there is not None else ():
-                reader = audience.readers.get((author.item, publisher))
+                stream = (author.item, publisher)
+                reader = audience.readers.get(stream)
                 if audience.wanted and audience.item in (b"", author.item):
-                    last = None if reader is None else reader.last
+                    last = audience.done_before.get(stream) if reader is None else reader.last
                     if last != (epoch, version):
                         return f"{other} is at {last}, and {name} at {(epoch, version)}"
         return None

@@ -72,6 +72,8 @@ class Audience:
     readers: dict[tuple[bytes, bytes], Reader] = field(default_factory=dict)
     must: dict[tuple[bytes, bytes], Must] = field(default_factory=dict)
     """What this subscription must not miss, of each stream."""
+    done_before: dict[tuple[bytes, bytes], tuple[int, int] | None] = field(default_factory=dict)
+    """How far it was in each stream before a power cut, which may have spared its cursor."""
 
 
 class Trial(Protocol):

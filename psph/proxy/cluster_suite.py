@@ -25,6 +25,7 @@ from identifiers import Position, identify
 from psirp_sim.runtime.durations import MILLISECOND, SECOND
 from psirp_sim.runtime.schedules import InvariantViolated, Trial
 from psirp_sim.runtime.simulator import stream
+from psph.proxy.mapping import Item
 from psph.proxy.model import Site, publisher_of_hub
 from psph.proxy.peers import ProxyPeer, Reading
 from psph.proxy.ports import WebUpdate, Zone
@@ -46,6 +47,8 @@ class ClusterTrial(ProxyTrial):
         """Topics whose publisher sends content."""
         self.accepted: dict[str, set[bytes]] = {}
         """Of such topics: what a hub has taken."""
+        self.senders: dict[Item, set[str]] = {}
+        """The proxies that have published each topic."""
         super()._build()
 
     def _extras(self, lossy: float) -> None:
@@ -145,10 +148,9 @@ class ClusterTrial(ProxyTrial):
 
     # What is told to the trial
 
-    def publishing(
-        self, peer: ProxyPeer, item: tuple[bytes, bytes], position: Position, turn: int | None
-    ) -> None:
+    def publishing(self, peer: ProxyPeer, item: Item, position: Position, turn: int | None) -> None:
         super().publishing(peer, item, position, turn)
+        self.senders.setdefault(item, set()).add(peer.env.node)
         holders = [
             other
             for other in self.proxies
@@ -161,8 +163,18 @@ class ClusterTrial(ProxyTrial):
             self.wrong = f"{holders} hold the writer lease of one topic at the same time"
 
     def was_there(self, name: str, reading: Reading) -> bool:
-        """What publishers sent in the turn of somebody who died can be had when they are back."""
-        return reading.topic not in self.direct and super().was_there(name, reading)
+        """What publishers sent to a proxy that died is available when it is back. A proxy that has
+        never met an earlier sender of the topic answers without knowing of its versions."""
+        if reading.topic in self.direct or not super().was_there(name, reading):
+            return False
+        topic = identify(reading.topic)
+        senders = self.senders[topic.sid.raw, topic.rid.raw]
+        answering = [
+            peer
+            for other, each in self.proxies.items()
+            if each.serves(topic.host) and (peer := self.peer(other)) is not None
+        ]
+        return all(senders - {peer.env.node} <= peer.met for peer in answering)
 
     def told_ready(self, name: str, reading: Reading) -> None:
         """Who has never heard of the others cannot wait for them."""

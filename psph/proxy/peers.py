@@ -141,16 +141,18 @@ class ProxyPeer:
             reading.said = self.trial.world.now if reading.leased else -1
             self.proxy.want(topic, name, until)
             self.proxy.when_ready(topic, lambda state, note: self._ready(reading, state, note))
-        elif not reading.wanted and reading in self._reading:
-            self._reading.discard(reading)
+        elif not reading.wanted:
+            # What a reader that left while the proxy was down had asked for ends with `confirmed`.
             reading.said, reading.told = -1, ""
-            name = f"reader {self.trial.readings[self.env.node].index(reading)}"
-            self.proxy.leave(topic, name)
+            if reading in self._reading:
+                self._reading.discard(reading)
+                name = f"reader {self.trial.readings[self.env.node].index(reading)}"
+                self.proxy.leave(topic, name)
 
     def _ready(self, reading: Reading, state: State, note: str) -> None:
-        if not reading.wanted:
-            return
         reading.told = state.name.lower()
+        if not reading.wanted:
+            return  # the reader may return before the proxy learns that it left
         if state is State.READY:
             begun = reading.topic in self.hub.updates and not self.hub.is_beginning(reading.topic)
             if not begun and self.trial.was_there(self.env.node, reading):
