@@ -25,7 +25,11 @@ FAST = {
     "spark.sql.adaptive.enabled": "false",
     # Rules that are known to be right need not be checked after each use.
     "spark.sql.lightweightPlanChangeValidation": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # With its first compiler alone Java has room for 48 MB of compiled code. These tests fill them,
+    # and a session whose code has no room ends.
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+    ),
 }
 
 

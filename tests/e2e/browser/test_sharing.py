@@ -98,6 +98,7 @@ def test_a_tab_whose_request_was_not_answered_repeats_it(visit, world):
 
     user.page.route("**/api/pages/**", fail_once)
     user.arrive()
+    user.subscribe()  # waits until it is in effect: a subscriber is sent no version but the latest
     news = headline("After a request that failed")
     publish(world, news)
     seen([user.page], news)

@@ -23,7 +23,9 @@ PSPH = Path(sys.executable).with_name("psph")
 WINDOW, LATE = 5, 8
 PATIENCE = 1_200
 # Short jobs do not live long enough to gain from code that is compiled well.
-JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+JAVA = {
+    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+}
 
 pytestmark = pytest.mark.timeout(3 * PATIENCE)
 
