@@ -25,9 +25,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.hub_processes import HOST, PATIENCE, HubProcess
+from bench.hub_processes import PATIENCE, HubProcess
 from bootstrap.registration import zone_key
-from demo.ports import free_ports
+from demo.ports import HOST, free_ports
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "two-domains"
 NODES = ("dns", "n1", "n2", "n3", "psph-a", "psph-b")

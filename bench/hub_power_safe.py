@@ -19,7 +19,8 @@ from statistics import median
 
 import aiohttp
 
-from bench.hub_processes import HOST, HubProcess, start_hub
+from bench.hub_processes import HubProcess, start_hub
+from demo.ports import HOST
 from psirp_sim.runtime import loop
 
 AT_ONCE = 64

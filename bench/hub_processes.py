@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-HOST = "127.0.0.1"
+from demo.ports import HOST, free_ports
+
 PATIENCE = 60.0
 """Seconds after which something is not waited for any more."""
 
@@ -99,11 +100,6 @@ class Sink:
             time.sleep(0.02)
 
 
-def free_port() -> int:
-    with closing(socket.create_server((HOST, 0))) as free:
-        return int(free.getsockname()[1])
-
-
 def find_nginx() -> str | None:
     """Its path; the directory it is in is not on everybody's."""
     return shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
@@ -113,7 +109,7 @@ def start_sink(stack: ExitStack, directory: Path, processes: int = 2) -> Sink:
     """Runs until the stack is left."""
     (directory / "topics").mkdir(parents=True)
     (directory / "deliveries.log").touch()
-    port = free_port()
+    (port,) = free_ports(1)
     nginx = find_nginx()
     if nginx is not None:
         configuration = directory / "nginx.conf"

@@ -27,7 +27,8 @@ from urllib.request import urlopen
 import aiohttp
 from aiohttp import web
 
-from bench.hub_processes import HOST, PATIENCE, HubProcess, Sink, start_hub, start_sink
+from bench.hub_processes import PATIENCE, HubProcess, Sink, start_hub, start_sink
+from demo.ports import HOST
 from psirp_sim.runtime import loop
 
 AT_ONCE = 64

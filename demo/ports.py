@@ -12,7 +12,6 @@ import socket
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from random import SystemRandom
 
@@ -35,6 +34,10 @@ class Reservation:
 
     def close(self) -> None:
         self._guard.close()
+
+
+_held: list[Reservation] = []
+"""What `free_ports` has reserved; the kernel closes the guards when this process ends."""
 
 
 def reserve(directory: Path, names: Iterable[str]) -> Reservation:
@@ -100,10 +103,11 @@ def _bind(port: int) -> socket.socket | None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports for processes that have to know them before they run. Chosen at random from a range
-    that no system gives out, so that hardly anything else takes one in between."""
-    shuffled = SystemRandom().sample(RANGE, len(RANGE))
-    return list(islice(filter(is_free, shuffled), count))
+    """Ports for processes that must know them before they run. Their block is held for the life of
+    this process, so that no other process is given one of them in between."""
+    reservation = _reserve_free([str(number) for number in range(count)])
+    _held.append(reservation)
+    return list(reservation.ports.values())
 
 
 def is_free(port: int) -> bool:

@@ -42,6 +42,13 @@ def free_ports(count: int) -> list[int]:
     return [free_port() for _ in range(count)]
 
 
+def free_block(count: int) -> range:
+    """Such ports in a row."""
+    while (found := free_ports(count))[-1] - found[0] != count - 1:
+        pass
+    return range(found[0], found[-1] + 1)
+
+
 def _reserve(port: int) -> bool:
     _RESERVATIONS.mkdir(exist_ok=True)
     # Not inherited: a server that outlives this process must not keep the reservation.

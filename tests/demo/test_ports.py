@@ -10,6 +10,17 @@ import pytest
 
 from demo import ports
 from psph.errors import PsphError
+from tests.ports import free_block
+
+
+@pytest.fixture(autouse=True)
+def two_blocks(monkeypatch):
+    """The range of these tests: no other process chooses from it."""
+    monkeypatch.setattr(ports, "RANGE", free_block(80))
+    monkeypatch.setattr(ports, "_held", held := [])
+    yield
+    for each in held:
+        each.close()
 
 
 def choose(directory, names):
@@ -54,9 +65,17 @@ def test_a_taken_port_is_not_chosen(tmp_path, monkeypatch):
     assert json.loads(json.dumps(choose(tmp_path, ["a"]))) == {"a": free["a"]}
 
 
-def test_worlds_that_run_at_the_same_time_share_no_port(tmp_path, monkeypatch):
+def test_ports_that_nothing_has_bound_yet_are_given_out_once(tmp_path):
+    chosen = [*ports.free_ports(2), *ports.free_ports(2)]
+    assert len(set(chosen)) == 4
+    with pytest.raises(PsphError, match="no 1 free ports"):
+        ports.free_ports(1)
+    with pytest.raises(PsphError, match="no 1 free ports"):
+        ports.reserve(tmp_path, ["a"])
+
+
+def test_worlds_that_run_at_the_same_time_share_no_port(tmp_path):
     """Although none of their parts has bound its port yet."""
-    monkeypatch.setattr(ports, "RANGE", range(11_000, 11_080))  # two blocks, no other test's
     directories = [tmp_path / name for name in ("one", "two", "three")]
     for directory in directories:
         directory.mkdir()
