@@ -42,7 +42,8 @@ class Reading:
     said: int = -1
     """When it was last said to the proxy, if it has a lease."""
     began: int = 0
-    """When it came, or came back."""
+    """When the proxy began to follow the topic for it; 0 where it was ready already, and a version
+    may have been on its way."""
 
 
 class ProxyPeer:
@@ -135,7 +136,9 @@ class ProxyPeer:
         topic = identify(reading.topic)
         if reading.wanted and reading not in self._reading:
             self._reading.add(reading)
-            reading.began = self.trial.world.now
+            incoming = self.proxy.inflow.topics.get(topic.canonical)
+            is_ready = incoming is not None and incoming.state is State.READY
+            reading.began = 0 if is_ready else self.trial.world.now
             name = f"reader {self.trial.readings[self.env.node].index(reading)}"
             until = self.env.wall() + 3_600 * SECOND if reading.leased else None
             reading.said = self.trial.world.now if reading.leased else -1
