@@ -7,6 +7,7 @@ port of the block, its guard, for as long as it runs: binding it succeeds for on
 
 from __future__ import annotations
 
+import atexit
 import json
 import socket
 from collections.abc import Iterable
@@ -36,8 +37,9 @@ class Reservation:
         self._guard.close()
 
 
-_held: list[Reservation] = []
-"""What `free_ports` has reserved; the kernel closes the guards when this process ends."""
+_held = ExitStack()
+"""What `free_ports` has reserved."""
+atexit.register(_held.close)
 
 
 def reserve(directory: Path, names: Iterable[str]) -> Reservation:
@@ -106,7 +108,7 @@ def free_ports(count: int) -> list[int]:
     """Ports for processes that must know them before they run. Their block is held for the life of
     this process, so that no other process is given one of them in between."""
     reservation = _reserve_free([str(number) for number in range(count)])
-    _held.append(reservation)
+    _held.callback(reservation.close)
     return list(reservation.ports.values())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -17,10 +17,9 @@ from tests.ports import free_block
 def two_blocks(monkeypatch):
     """The range of these tests: no other process chooses from it."""
     monkeypatch.setattr(ports, "RANGE", free_block(80))
-    monkeypatch.setattr(ports, "_held", held := [])
-    yield
-    for each in held:
-        each.close()
+    with ExitStack() as held:
+        monkeypatch.setattr(ports, "_held", held)
+        yield
 
 
 def choose(directory, names):
