@@ -15,7 +15,7 @@ import dns.opcode
 import dns.rcode
 import dns.rdatatype
 from dns.name import Name
-from dns.rdatatype import ANY, AXFR, IXFR, SOA
+from dns.rdatatype import ANY, AXFR, IXFR
 
 from bootstrap.server import answering, signing, transferring, updating
 from bootstrap.server.reading import QUERY, UPDATE, Malformed, Request, read, read_header
@@ -178,8 +178,6 @@ class Authority:
         """RFC 2136 3.1 and 3.3; rights come before prerequisites, which would tell strangers what
         is in the zone."""
         zone = request.question
-        if zone.kind != SOA:
-            raise Malformed("the zone of an update has the type SOA")
         hosted = self.hosted.get(zone.name) if zone.rdclass == _IN else None
         who = "nobody" if signature is None else f"the key {signature.name.to_text(True)}"
         said = f"update of {zone.name.to_text(True)} by {who}"

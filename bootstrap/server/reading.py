@@ -127,6 +127,9 @@ def read(wire: bytes, header: Header) -> Request:
     if header.opcode == QUERY and len(wire) > LARGEST_QUESTION:
         raise Malformed("a question larger than any")
     question, at = _question(wire)
+    if header.opcode == UPDATE and not _is_zone(question):
+        # Any other answer repeats the zone section, and clients cannot read one like this.
+        raise Malformed("the zone of an update has the type SOA and the class of its records")
     sections = []
     for count in counts[1:]:
         section, at = _section(wire, at, count)
@@ -143,6 +146,11 @@ def _question(wire: bytes) -> tuple[Question, int]:
         raise Malformed("cut off")
     kind, rdclass = struct.unpack_from("!HH", wire, end)
     return Question(_name(wire, HEADER), kind, rdclass), end + 4
+
+
+def _is_zone(question: Question) -> bool:
+    rdclass = dns.rdataclass.RdataClass.make(question.rdclass)
+    return question.kind == dns.rdatatype.SOA and not dns.rdataclass.is_metaclass(rdclass)
 
 
 def _section(wire: bytes, at: int, count: int) -> tuple[tuple[Outline, ...], int]:

@@ -13,7 +13,7 @@ import dns.update
 import pytest
 
 from bootstrap.server.updating import decide
-from tests.bootstrap.name_servers import POWERLESS
+from tests.bootstrap.name_servers import POWERLESS, TsigKey
 from tests.bootstrap.server.core import LINES, ZONE, Core, signed
 
 NOERROR, FORMERR, NXDOMAIN, REFUSED = 0, 1, 3, 5
@@ -60,12 +60,18 @@ def test_the_zone_must_be_ours(core):
     assert core.send(update) == NOTAUTH
 
 
-def test_the_zone_section_is_one_soa(core):
-    for kind, count in ((dns.rdatatype.NS, 1), (dns.rdatatype.SOA, 2), (dns.rdatatype.SOA, 0)):
-        update = core.update(key=None)
-        zone = dns.rrset.RRset(core.origin, dns.rdataclass.IN, kind)
-        update.sections[0] = [zone] * count
-        assert core.send(update) == FORMERR
+@pytest.mark.parametrize("key", [None, TsigKey("nobody", b"a secret that nobody has")])
+@pytest.mark.parametrize(
+    ("kind", "rdclass", "count"),
+    [("NS", "IN", 1), ("SOA", "IN", 2), ("SOA", "IN", 0), ("SOA", "ANY", 1), ("SOA", "NONE", 1)],
+)
+def test_the_zone_section_is_one_soa(core, key, kind, rdclass, count):
+    update = core.update(key=key)
+    zone = dns.rrset.RRset(
+        core.origin, dns.rdataclass.from_text(rdclass), dns.rdatatype.from_text(kind)
+    )
+    update.sections[0] = [zone] * count
+    assert core.send(update) == FORMERR
 
 
 @pytest.mark.parametrize("key", [None, POWERLESS])
