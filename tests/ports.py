@@ -13,6 +13,7 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 
@@ -20,9 +21,8 @@ from pathlib import Path
 # two owners is not given to an unrelated socket, and a client that retries while nothing listens
 # does not connect to itself.
 _PORTS = range(20_000, 32_000)
-_RESERVATIONS = Path(tempfile.gettempdir()) / "psph-test-ports"
-_reserved: list[int] = []
-"""Descriptors of the locked files. The kernel releases the locks when this process ends."""
+_RESERVATIONS = Path(tempfile.gettempdir()) / f"psph-test-ports-{os.getuid()}"
+_reserved: set[int] = set()
 
 
 def _candidates() -> Iterator[int]:
@@ -49,16 +49,21 @@ def free_block(count: int) -> range:
     return range(found[0], found[-1] + 1)
 
 
+@cache
+def _reservations() -> int:
+    """A file in which the byte at the number of a port is locked. The kernel releases the locks
+    when this process ends; a child does not inherit them."""
+    return os.open(_RESERVATIONS, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+
 def _reserve(port: int) -> bool:
-    _RESERVATIONS.mkdir(exist_ok=True)
-    # Not inherited: a server that outlives this process must not keep the reservation.
-    descriptor = os.open(_RESERVATIONS / str(port), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
+    if port in _reserved:  # the lock of a process does not exclude the process itself
         return False
-    _reserved.append(descriptor)
+    try:
+        fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _reserved.add(port)
     return True
 
 

@@ -13,10 +13,15 @@ from psph.errors import PsphError
 from tests.ports import free_block
 
 
+@pytest.fixture(scope="module")
+def two_blocks():
+    return free_block(80)
+
+
 @pytest.fixture(autouse=True)
-def two_blocks(monkeypatch):
+def alone(monkeypatch, two_blocks):
     """The range of these tests: no other process chooses from it."""
-    monkeypatch.setattr(ports, "RANGE", free_block(80))
+    monkeypatch.setattr(ports, "RANGE", two_blocks)
     with ExitStack() as held:
         monkeypatch.setattr(ports, "_held", held)
         yield
