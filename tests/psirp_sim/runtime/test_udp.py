@@ -221,11 +221,11 @@ class Router(Counter):
 
 
 def towards(*links, packet_id=None):
-    """A packet that goes out over links of these names, from a node n."""
+    """A packet that goes out over links of these names, from a node n. Its id does not end with
+    the byte that marks a sampled packet, which the core would see as well."""
     tags = (link_tags(link_id(b"", "n", link), 256, 5, 8)[0] for link in links)
-    return DataPacket(
-        ZFilter.bloom(256, 0, combine(tags)), packet_id or os.urandom(8), b""
-    ).encode()
+    packet_id = packet_id or os.urandom(7) + b"\0"
+    return DataPacket(ZFilter.bloom(256, 0, combine(tags)), packet_id, b"").encode()
 
 
 def open_end(host="127.0.0.1", port=0):
