@@ -49,6 +49,8 @@ class ClusterTrial(ProxyTrial):
         """Of such topics: what a hub has taken."""
         self.senders: dict[Item, set[str]] = {}
         """The proxies that have published each topic."""
+        self.begun: dict[tuple[str, str], int] = {}
+        """When the hub of a proxy had its first version of a topic."""
         super()._build()
 
     def _extras(self, lossy: float) -> None:
@@ -164,7 +166,8 @@ class ClusterTrial(ProxyTrial):
 
     def was_there(self, name: str, reading: Reading) -> bool:
         """What publishers sent to a proxy that died is available when it is back. A proxy that has
-        never met an earlier sender of the topic answers without knowing of its versions."""
+        never met an earlier sender of the topic answers without knowing of its versions; so does
+        one whose hub has no version yet, because the model's hub waits for a ping."""
         if reading.topic in self.direct or not super().was_there(name, reading):
             return False
         topic = identify(reading.topic)
@@ -174,7 +177,11 @@ class ClusterTrial(ProxyTrial):
             for other, each in self.proxies.items()
             if each.serves(topic.host) and (peer := self.peer(other)) is not None
         ]
-        return all(senders - {peer.env.node} <= peer.met for peer in answering)
+        return all(
+            senders - {peer.env.node} <= peer.met
+            and self.begun.get((peer.env.node, reading.topic), reading.began) < reading.began
+            for peer in answering
+        )
 
     def told_ready(self, name: str, reading: Reading) -> None:
         """Who has never heard of the others cannot wait for them."""
@@ -189,6 +196,7 @@ class ClusterTrial(ProxyTrial):
 
     def _recorded(self, name: str, update: WebUpdate) -> None:
         super()._recorded(name, update)
+        self.begun.setdefault((name, update.topic), self.world.now)
         if update.topic in self.direct:
             self.accepted[update.topic].add(update.body)
 
