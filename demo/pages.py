@@ -58,7 +58,7 @@ class Wishes(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tab:
-    """One tab of a page: what it wants, and what brings it that."""
+    """One tab of a page: what it is to show, and the tasks that bring it that."""
 
     def __init__(self, page: Page, name: str) -> None:
         self._page = page

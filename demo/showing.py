@@ -82,7 +82,7 @@ class Showing:
             tab.close()
 
     def wish(self, name: str, wishes: Wishes, tab_name: str = "") -> None:
-        """A tab of a page says what it wants. ValueError when that is not in this world."""
+        """Set what a tab of a page shows. ValueError when that is not in this world."""
         wanted: dict[object, Callable[[Tab], Coroutine[Any, Any, None]]] = {}
         for feed in wishes.feeds:
             if feed.domain not in layout.DOMAINS:

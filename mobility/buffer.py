@@ -122,8 +122,8 @@ class Buffer:
     def after(
         self, serial: int, most: int, consumed: Mapping[str, Iterable[Position]]
     ) -> tuple[list[Item], int | None]:
-        """Items after a serial number that are not consumed, so many bytes of them, and at least
-        one; with the serial number of the last, or None when there are no more."""
+        """Items after a serial number that are not consumed, at most `most` bytes of them but at
+        least one; with the serial number of the last, or None when there are no more."""
         upto = {topic: {at.publisher: at for at in each} for topic, each in consumed.items()}
         found: list[Item] = []
         taken, last = 0, serial

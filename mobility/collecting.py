@@ -58,7 +58,7 @@ class Collector:
         """When it was asked what it answered with all that it had; None while there is more."""
         self._asked_at = 0
         self._since = 0
-        """When it was asked what it last answered with all that it had."""
+        """When the request was sent that it last answered with all that it had."""
         self._client = client
         self._stop = stop
         self._life = 0

@@ -93,7 +93,7 @@ class Memory:
 
     def save(self, claimed: Claimed, done: Callable[[], None] | None = None) -> None:
         # Synced: after a power cut an earlier claim would be taken for that of another client, and
-        # nobody would collect from a stay that is not noted.
+        # the client would not collect from a stay that is not noted.
         self._write({_CLAIM: msgspec.msgpack.encode(claimed)}, done, sync=True)
 
     def flows(self) -> Iterable[Flow]:

@@ -61,8 +61,8 @@ def create_app(
 
     It starts and stops with the application. `started` is called with the hub once it runs and
     before anything is served; it may give it a carrier that needs to know the hub (`Hub.carry`).
-    `registry` takes the hub's metrics, for whoever serves them (after `Hub.refresh_metrics`); here
-    they are at /metrics only with `settings.public_metrics`.
+    `registry` takes the hub's metrics, for the component that serves them (after
+    `Hub.refresh_metrics`); here they are at /metrics only with `settings.public_metrics`.
     """
 
     async def running(app: web.Application) -> AsyncIterator[None]:

@@ -383,8 +383,8 @@ class Intake:
             fetched_serial=topic.ping_serial if found else None,
             recheck_at=recheck_at,
         )
-        # Whoever waits for it may go: what is recorded is announced all the same, in its order.
-        # Streams would skip it otherwise, whose readers resume after a later one.
+        # Shielded from the caller's cancellation: a recorded version is always announced, in order.
+        # Otherwise streams would skip it, and their readers resume after a later one.
         return await asyncio.shield(self._commit(topic, new, found))
 
     async def _commit(

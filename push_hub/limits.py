@@ -155,7 +155,7 @@ class Probes:
             self._wanted.setdefault(host, 1)
 
     def failed(self, host: str, at: float, asked: float | None = None) -> None:
-        """An attempt failed; the host asked for so many seconds."""
+        """An attempt failed; `asked`: the seconds of the host's Retry-After."""
         self._note(self._failed, host, at)
         if asked is not None:
             self._note(self._asked, host, at + asked)

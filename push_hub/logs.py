@@ -64,7 +64,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 class Background(logging.Handler):
-    """Writes in a thread of its own: whoever reads the log, or does not, never stops the process.
+    """Writes in a thread of its own, so that a pipe that is not read never stops the process.
 
     Lines beyond `most` that wait are dropped, and a line says how many.
     """

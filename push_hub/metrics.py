@@ -28,7 +28,7 @@ COUNTED: Final[Mapping[str, str]] = {
     "verifications_confirmed": "Verifications that callbacks confirmed",
     "verifications_failed": "Verifications that callbacks did not confirm",
     "denials": "Denials sent to callbacks",
-    "denials_limited": "Denials left out because their host is told many",
+    "denials_limited": "Denials left out because their host gets many",
     "pings": "Topics pinged",
     "pings_carried": "Topics pinged that a carrier brings, and that are not fetched",
     "fetches": "Fetches answered",
@@ -159,7 +159,7 @@ class HubMetrics:
         )  # fmt: skip
         self._subscriptions = self._gauge("subscriptions", "Subscriptions by state", "state")
         self._following = self._gauge(
-            "following", "Topics that nobody pings here, by how they are followed", "way"
+            "following", "Topics without pings here, by how they are followed", "way"
         )
         self._stored = {
             field: self._gauge(name, meaning) for field, (name, meaning) in _STORED.items()

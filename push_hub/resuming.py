@@ -150,8 +150,8 @@ class Resumption:
         return list(map(Remembered, page)), forgotten
 
     async def _tell(self, lost: Forgotten, resume: int) -> AsyncIterator[Event]:
-        """What left the history, if the reader lacks it: what can be had of it, and a notice of
-        what cannot. Number `resume` of the log is where the reader was in the topic."""
+        """Versions that left the history and that the reader lacks: those that the carrier can
+        bring, and a notice of the others. The reader was at number `resume` of the log."""
         start, publisher = self._starts[lost.topic_id], lost.position.publisher
         key = (lost.topic_id, publisher)
         last = self._last.get(key)

@@ -49,7 +49,7 @@ class HubSettings:
     """Who bears it sees whole callbacks in the diagnostics; empty: nobody."""
 
     public_metrics: bool = False
-    """Whether /metrics is served beside /hub, to everybody; the admin port always has it."""
+    """Whether /metrics is served beside /hub, without a token; the admin port always has it."""
 
     leases: LeaseBounds = field(default_factory=LeaseBounds)
     delivery_retries: RetrySchedule = field(default_factory=RetrySchedule)

@@ -9,7 +9,7 @@ States of a topic, and what ends each:
 LOOKING   the guide is asked which hubs have the topic: its answer
 PLAIN     none has it, and this hub follows it like any other: the next check of the guide
 JOINING   a PSPH is asked for it: `StreamBase`, or a refusal; until then no callback is confirmed
-FOLLOWED  every version comes by stream: the next check of the guide, or nobody wants the topic
+FOLLOWED  every version comes by stream: the next check of the guide, or the last reader leaves
 REFUSED   the PSPH said why not: the next subscriber, or the next check of the guide
 
 A topic joins by a stream of its own, so that one that is slow, or refused, holds up no other; when
@@ -203,7 +203,7 @@ class StreamCarrier:
 
     def joined(self, topic: Topic, subscriber: str, until: float | None) -> None:
         if is_web(topic):
-            # Those of an earlier run were promised what came since.
+            # Subscribers of an earlier run were promised the versions since then.
             self._want(topic, new=self._told)
 
     def left(self, topic: Topic, subscriber: str) -> None:
@@ -259,7 +259,7 @@ class StreamCarrier:
             self._doubtful[topic.canonical] = max(due, self._doubtful.get(topic.canonical, due))
 
     async def _release(self) -> None:
-        """Topics that nobody wants any more are not the carrier's."""
+        """Stop following topics that have no reader any more."""
         now, watched = asyncio.get_running_loop().time(), self._hub.interest.topics()
         for canonical in [each for each, due in self._doubtful.items() if due <= now]:
             del self._doubtful[canonical]

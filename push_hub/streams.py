@@ -3,7 +3,7 @@
 A stream resumes (`resuming`) after the Positions given for each topic, at this hub or another one;
 or after the id of its last event, a cursor of this hub's log (`cursor`) that is good for all its
 topics. For that, the events of a stream come in the order in which their updates were recorded: an
-update that came after a later one would be skipped by those who resume between the two.
+update that came after a later one would be skipped by a reader that resumes between the two.
 
 A browser that reads too slowly is dropped: it comes back and resumes. The hub never waits for it.
 """

@@ -96,7 +96,7 @@ class Upstream:
         store, now = self._context.store, self._context.clock()
         watched = self._interest.topics()
         told_before = now - self._patience.pinged_lately
-        # A carrier is asked whether it brings a topic: what came is no promise of what will.
+        # A carrier is asked whether it brings a topic: earlier versions do not promise later ones.
         sent = {Origin.PUBLISHED} if self._context.carrying.present else SENT
         await store.begin_following(
             now,

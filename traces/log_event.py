@@ -25,8 +25,8 @@ class LogEvent:
 
 
 def _text(value: object) -> str:
-    """Quoted where it would not end at the next space; a line end is escaped, so that nobody
-    forges a line."""
+    """Quoted where it would not end at the next space; a line end is escaped, so that a
+    field cannot forge a line."""
     text = str(value)
     plain = _PLAIN.fullmatch(text) and text.isprintable()
     return text if plain else json.dumps(text, ensure_ascii=not text.isprintable())

@@ -185,7 +185,7 @@ class Ledger:
             there, at = self.system.topics[topic], self.at.get((topic, publisher))
             if at is None and there.tells_base:
                 at = self.bases.get(topic, {}).get(publisher, 0)
-            # Where a stream begins, nobody can tell at once without a base.
+            # Without a base, where a stream begins is not known at once.
             if at is not None and at < passed:
                 found.append((topic, there.streams[publisher][at].position))
         return found

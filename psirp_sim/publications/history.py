@@ -100,7 +100,7 @@ class History:
         """0 before the first version."""
         self.bytes = 0
         self.is_stale = False
-        """Whether later versions may have been told to the world and lost with a power cut."""
+        """Whether later versions may have been published and lost with a power cut."""
         self._spare_counted = 0
         if durable:
             self._load(renew)

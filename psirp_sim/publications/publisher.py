@@ -93,9 +93,9 @@ class Publisher:
         """Say that we publish an item, before its first version or instead of one.
 
         A durable stream goes on where an earlier life of this node left it; in a new epoch, if a
-        power cut may have taken versions that were told to the world. Somebody who numbers
-        versions elsewhere gives the `epoch` and the `latest` version before those that will be
-        published here. `key` signs what is published. `access` are the rules of the scope, should
+        power cut may have taken versions that were published. A caller that numbers versions
+        elsewhere gives the `epoch` and the `latest` version before those that will be published
+        here. `key` signs what is published. `access` are the rules of the scope, should
         nobody have made it yet.
         """
         if (sid, rid) in self.offers:

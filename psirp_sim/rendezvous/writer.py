@@ -4,9 +4,8 @@ A candidate asks every member of the view (fencing epoch 0). When a majority has
 topic, it takes a fencing epoch above all it was told, and asks again with that one; a majority for
 it, and the topic is held for nine tenths of a writer lease from the moment the round began. Every
 third of a lease there is another round with the same epoch. A candidate that gets no majority
-gives back what it got and tries again after a while that is not the same for everybody: not later
-than when the servers said they would have a vote to give, or at once when it has something to write
-(`hurry`).
+returns the votes and tries again after a jittered delay: not later than when the servers said they
+would have a vote to give, or at once when it has something to write (`hurry`).
 
 Only the votes of the latest round of a lease count. The view is learned from the votes.
 """

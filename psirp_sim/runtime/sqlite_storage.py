@@ -32,7 +32,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _Batch = dict[bytes, bytes | None]
 _Done = Callable[[], None] | None
 _Write = tuple[int, _Batch, _Done, bool]
-"""Its number, what it changes, whom it is reported to, and whether it is synced."""
+"""Its number, its changes, the call when it is done, and whether it is synced."""
 
 
 def read_boot_id() -> str:

@@ -11,9 +11,9 @@ hands the lease over. A ping for a topic that another one writes is passed on to
 
 A proxy that knows no other one of a host needs no lease (`Standing`). It listens to the item it
 announces itself on: once its own announcement has come back, the rendezvous has told the others
-that it listens, and who does not answer soon is not there. Two that cannot hear each other may both
-come to that conclusion; `own_topics` says why nothing is lost then. As soon as one hears of
-another, it publishes nothing without a lease any more, and says so: a lease is asked for only when
+that it listens, and a proxy that does not answer soon is not there. Two that cannot hear each other
+may both come to that conclusion; `own_topics` says why nothing is lost then. Once it hears of
+another, it publishes nothing without a lease, and announces that: a lease is asked for only when
 every other proxy of the host that is there has `met` us.
 """
 
@@ -69,7 +69,7 @@ class Standing(Enum):
 
     | from    | to     | when                                                               |
     |---------|--------|--------------------------------------------------------------------|
-    | PROBING | ALONE  | our announcement came back, and nobody answered within `probe`     |
+    | PROBING | ALONE  | our announcement came back, and none answered within `probe`       |
     | any     | SHARED | the announcement of another proxy of the host came, or is remembered |
     | SHARED  | ALONE  | none of them was heard of for `REMEMBERED`                         |
     """
@@ -341,7 +341,7 @@ class Cluster:
         return said.pings
 
     def _came_back(self, zone: OwnZone, position: Position) -> None:
-        """We hear what is said here: so do we hear those who were there before us."""
+        """Our own announcement arrived, so announcements of earlier members do too."""
         said = zone.said
         same_life = said is not None and said.epoch == position.epoch
         if not zone.came_back and same_life:

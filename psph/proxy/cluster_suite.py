@@ -10,9 +10,9 @@ two parts, so that they do not know of each other at first. What else happens is
 What must hold besides:
 
 * **safety**: under one fencing epoch one proxy writes a topic, and no two hold its lease at once;
-  who knows another one writes nothing without a lease; every stream is recorded in order and
-  without a hole once it has begun; what is left out before it begins was fetched, never sent by its
-  publisher, from the moment on that somebody was told that nothing will be missed;
+  a proxy that knows another one writes nothing without a lease; every stream is recorded in order
+  and without a hole once it has begun; a version that is left out before it begins was fetched,
+  never sent by its publisher, once a reader was promised that nothing will be missed;
 * **liveness**: soon after the last fault every reader's hub, those in the zone included, has every
   version that a publisher sent to any of the zone's hubs since, and the website's last content.
 """

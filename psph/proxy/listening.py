@@ -41,7 +41,7 @@ class Listener:
     streams: set[bytes] = field(default_factory=set)
     """The publishers that the hub has versions of, or is about to."""
     handed_on: dict[PublisherId, Position] = field(default_factory=dict)
-    """By publisher, the last version handed to the hub, which may not have it for good yet."""
+    """By publisher, the last version handed to the hub, which may not have stored it yet."""
     held: list[Update] = field(default_factory=list)
     """Of streams that are not taken up yet."""
     old: dict[bytes, Place] = field(default_factory=dict)
@@ -73,8 +73,8 @@ class Listening:
         progress: Callable[[Topic], None],
     ) -> None:
         """`turn` says since which turn a topic is followed, if a version that has the number of
-        one is by who writes it now; None if it is not. `progress` is called when it may have come
-        to what somebody waits for."""
+        one is by who writes it now; None if it is not. `progress` is called when a
+        condition that a request waits for may have become true."""
         self._env = env
         self._client = client
         self._mapping = mapping

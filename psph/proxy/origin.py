@@ -123,7 +123,7 @@ class Origin:
         return None if member is None else member.publisher
 
     def turn(self, canonical: str) -> int:
-        """Since which turn whoever reads it here follows it; 0 when it is not ours."""
+        """The turn since which readers here follow it; 0 when it is not ours."""
         own = self.topics.get(canonical)
         return 0 if own is None else own.turn.since
 

@@ -4,7 +4,7 @@ Every version goes out with the number of a turn (`turn_of`). A reader that was 
 whichever proxy, with a number takes up from every other stream what has that number or a higher
 one. With a writer lease that is its fencing epoch: one writes at a time, and majorities see to it
 that the numbers grow. A proxy that is alone takes its numbers from the clock, as fencing epochs do
-where nobody remembers a higher one, and two that do not know of each other may write at the same
+where no server remembers a higher one, and two that do not know of each other may write at the same
 time. So that a reader of either misses nothing of the other, all numbers that versions have follow
 the clock, and the margins are wider than clocks may differ (`WriterLeases.clock_bound_ms`, here d):
 
@@ -16,7 +16,7 @@ the clock, and the margins are wider than clocks may differ (`WriterLeases.clock
 | what readers are told, alone               | the beginning of the turn - 2d     |
 
 (whichever is higher). A version that is recorded after a reader was told has a number as high as
-the reader was told, whoever told it and whoever recorded it. A version of an earlier leased turn
+the reader was told, whichever proxies told it and recorded it. A version of an earlier leased turn
 has a lower one than the fencing epoch of the next.
 """
 

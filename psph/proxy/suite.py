@@ -238,7 +238,7 @@ class ProxyTrial:
     # What is told to the trial
 
     def publishing(self, peer: ProxyPeer, item: Item, position: Position, turn: int | None) -> None:
-        """Somebody publishes what its hub has numbered, with a lease or (None) without."""
+        """A proxy publishes a version of its hub, with a lease or (None) without."""
         name = peer.env.node
         if turn is not None:
             writer = self.turns.setdefault((item, turn), name)

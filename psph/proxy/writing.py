@@ -11,7 +11,7 @@ Every turn that has not come names what it waits for:
 | waits for                                  | until                                          |
 |--------------------------------------------|------------------------------------------------|
 | whether there are others                   | `Cluster` knows (`look`), `probe_time_out` at most |
-| another proxy to know us (`Cluster.is_met`) | it says so, or is gone (`look`)                |
+| another proxy to know us (`Cluster.is_met`) | it announces that, or is gone (`look`)         |
 | the one that the topic belongs to          | `standby`, or an update (`hurry`)              |
 | votes                                      | they come, or an update (`hurry`)              |
 """
@@ -103,7 +103,7 @@ class Writing:
         return self._cluster.is_alone or self._leases.votes_given
 
     def try_votes(self) -> None:
-        """Find out whether servers vote, by a lease that nobody needs; once is enough."""
+        """Find out whether servers vote, by a lease that is released at once; only once."""
         if not self._tried and not self._cluster.is_alone:
             self._tried = True
             lease = self._leases.acquire(*self._cluster.item, lambda lease: lease.release())

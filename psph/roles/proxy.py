@@ -126,7 +126,7 @@ def _show(process: Process, proxy: Proxy, joining: Joining) -> None:
     meaning = "What the proxy did, and what it refused"
     process.metrics.register(PlainCounters("psph_proxy_events", meaning, lambda: proxy.counters))
     topics = Gauge(
-        "psph_proxy_topics", "Topics that somebody wants, by side", ["side"],
+        "psph_proxy_topics", "Topics with subscribers, by side", ["side"],
         registry=process.metrics,
     )  # fmt: skip
     for side in Side:

@@ -183,7 +183,7 @@ async def await_outcome(
     while True:
         now = await topic_status(session, policy, hub, topic)
         if now is None:
-            reason = "the hub does not know the topic: nobody has subscribed to it there"
+            reason = "the hub does not know the topic: it has no subscriber there"
             return PingReport(PingOutcome.NOT_FETCHED, reason)
         pinged = now.pings if pinged is None else pinged
         report = judge(before, now, pinged)

@@ -90,8 +90,8 @@ class StreamFollower:
         """`told` hears in words what happens, `failed` and `worked` of hubs, by URL. `heartbeat`
         is that of the hubs. `patience` is for the first connection, in seconds: once one stood,
         the follower tries for ever. A session may be shared; it must let that many connect. With
-        `base`, a topic without a Position begins with its `last` so many versions (None: all), and
-        a hub that refuses one of the topics ends the iteration."""
+        `base`, a topic without a Position begins with its latest `last` versions (None: all), and a
+        hub that refuses one of the topics ends the iteration."""
         if not topics or len(set(topics)) != len(topics):
             raise ValueError("name topics, each once")
         self._read = Progress(topics, after or {})

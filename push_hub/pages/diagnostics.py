@@ -104,7 +104,7 @@ async def details(
 
 
 def _latest(latest: Progress) -> Values:
-    """Numbers only: who the callbacks are is not for everybody."""
+    """Numbers only: the callbacks are shown to the operator alone."""
     return {
         "position": str(latest.position),
         "new_entries": latest.new_entries,

@@ -4,8 +4,8 @@
 // one attempt to have it back fails, the page goes on at another hub of the domain, where there is
 // one, and stays there for as long as that works.
 //
-// All tabs of a browser have the same topics, and share the stream: one of them leads and has it, and
-// passes on what it brings. A tab that comes later gets all that the leader shows.
+// All tabs of a browser have the same topics, and share the stream: one of them leads, has it, and
+// passes its events on. A tab that is opened later gets all that the leader shows.
 
 import { Leading } from "./leading.js";
 import { KEY, positions, storage } from "./memory.js";

@@ -152,8 +152,8 @@ def _delivered(connection: sqlite3.Connection, results: Sequence[DeliveryResult]
 
 
 def _retry(connection: sqlite3.Connection, result: DeliveryResult) -> int:
-    """Due again later, or superseded by what came meanwhile. A probe is not counted: with news
-    every minute a delivery would be given up within ten of them."""
+    """Due again later, or superseded by a newer version. A probe is not counted: with an update
+    every minute a delivery would be given up within ten minutes."""
     delivery = result.delivery
     counts = result.outcome is Outcome.RETRY
     connection.execute(

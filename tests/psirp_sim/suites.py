@@ -9,7 +9,7 @@ import sys
 from psirp_sim.runtime.schedules import run_schedule, run_suite
 
 SEEDS = 50
-"""Within so many a planted bug is found."""
+"""The number of seeds within which a planted bug is found."""
 SURVIVED = range(4)
 """`.ci/run` runs a hundred others of each suite, `.ci/long` thousands."""
 

@@ -72,7 +72,7 @@ def test_deliveries_that_are_owed_and_when_they_are_tried_again(tmp_path):
             code, (_, deliveries) = await published(w, topic, "--timeout", "600")
             assert code == 0
             assert deliveries.startswith("deliveries: 1 done, 1 owed, next attempt in ")
-            # Whoever asks learns how many, and not where the callbacks are.
+            # The answer has the number of the callbacks, and not their addresses.
             url = f"{w.hub_url}/topics?url={topic}&format=json"
             async with w.client.get(url) as answer:
                 latest = (await answer.json())["latest"]

@@ -296,7 +296,7 @@ def test_what_nobody_wants_any_more_is_not_followed(tmp_path, monkeypatch):
             await accept(there, at(1), at(2))
             await accept(there, at(1), topic=other)
             await receives(w, at(1), path="/other")
-            # Once more: what came meanwhile is had, in order, and pushed to no callback.
+            # Versions published meanwhile are recorded, in order, and pushed to no callback.
             await w.subscribe(TOPIC)
             w.carrier._doubtful.clear()
             await accept(there, at(3))

@@ -274,7 +274,7 @@ def test_who_finds_no_hub_in_time_is_told_why(tmp_path):
             async with follower([url], patience=0.1) as following:
                 with pytest.raises(HubRefused, match="403 this hub does not serve topics"):
                     await take(following, 1)
-            # Who wants to be told when a topic stands is told at once that it never will.
+            # With `base`, the refusal is raised at once.
             async with follower([url], base=True) as following:
                 with pytest.raises(HubRefused, match="refuses: this hub does not serve topics"):
                     await take(following, 1)

@@ -163,9 +163,9 @@ async def until_async(condition, what):
 def chosen(**changes):
     """Settings for the loopback interface, with retries that do not keep a test waiting.
 
-    Who answers does so in time, however slow the machine is: a test in which somebody does not
-    answer says how long he is waited for. No topic is rechecked unless a test says so: those of the
-    tests look as if a cache may have answered.
+    Time-outs are generous, so that answers are in time however slow the machine is: a test of a
+    server that does not answer sets its own. No topic is rechecked unless a test says so: those of
+    the tests look as if a cache may have answered.
     """
     defaults = {
         "public_url": "https://hub.example",

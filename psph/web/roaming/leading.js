@@ -57,7 +57,7 @@ export class Leading {
     this.#yield();
   }
 
-  // Let the leader say again what it says to a tab that has just come.
+  // Ask the leader to repeat its greeting for a new tab.
   ask() {
     this.#post({ type: "who" });
   }

@@ -123,8 +123,7 @@ export class Network {
     }));
   }
 
-  // A node that is stopped says nothing of itself: what it said before still holds, and whose PSPH
-  // it is the world says.
+  // A stopped node reports nothing: its last report is shown, with its domain from the world.
   #remembered(node) {
     const domain = this.#world.domains.find((each) => each.node === node.name)?.name ?? null;
     if (!node.up) return { ...node, domain, ...pick(this.#known.get(node.name)) };

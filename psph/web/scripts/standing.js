@@ -1,5 +1,5 @@
-// How each topic and each conversation stands: live, or not, and why. The server says it of its
-// connection to the reader's PSPH; while the page's own connection is gone, nothing is live.
+// The state of each topic and each conversation: that of the server's connection to the reader's
+// PSPH. While the page's own connection is gone, nothing is live.
 
 import { text } from "./showing.js";
 
@@ -24,12 +24,12 @@ export class Standing {
     this.#changed();
   }
 
-  // Not followed any more: what is said of it later is told again.
+  // Not followed any more: a later state is of a new subscription.
   forget(wish) {
     this.#states.delete(keyOf(wish));
   }
 
-  // "connecting", "live", "reconnecting" or "stopped"; of a wish as the server is told of it.
+  // "connecting", "live", "reconnecting" or "stopped"; `wish` as it is sent to the server.
   of(wish) {
     const known = this.#states.get(keyOf(wish));
     if (this.#connected) return known ?? "connecting";

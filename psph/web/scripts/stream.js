@@ -1,6 +1,6 @@
 // The one event stream of the page. All tabs of a browser share it: one of them leads, has the
-// connection and passes events on; each says by itself, with PUT /api/pages/PAGE/tabs/TAB, what it
-// wants to be shown, the whole of it every time. So a change and a new connection are the same
+// connection and passes events on; each sends by itself, with PUT /api/pages/PAGE/tabs/TAB, the
+// whole list of what it shows. So a change and a new connection are the same
 // thing, and each feed and chat resumes after its own position.
 
 import { Leading, canShare } from "../roaming/leading.js";

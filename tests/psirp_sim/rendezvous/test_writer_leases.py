@@ -34,7 +34,7 @@ from tests.sizes import size
 
 SEEDS = size(20, 50)
 NOTICED = 200
-"""Within so many a planted bug is found."""
+"""The number of seeds within which a planted bug is found."""
 SETTINGS = RendezvousSettings(
     writer_lease=2 * SECOND,
     gossip_interval=300 * MILLISECOND,

@@ -18,7 +18,7 @@ def turn(world, name):
 
 
 def keep_open(world, *names):
-    """Somebody outside wants the topic, for good."""
+    """A subscriber on the fabric keeps the topic open."""
     for name in names:
         world.proxy(name).control.want(Side.FABRIC, FEED, "another", None)
 
@@ -63,7 +63,7 @@ def test_those_who_stand_by_ask_for_the_lease_however_often_others_say_something
 
 
 def test_it_asks_for_leases_while_it_cannot_know():
-    """Nobody tells the keys of its zone, so it hears no announcement of it."""
+    """The keys of its zone are not answered, so it hears no announcement of it."""
     world = World(dns_delay=1_000 * SECOND)
     keep_open(world, "b")
     world.until(lambda: turn(world, "b").held)
@@ -131,7 +131,7 @@ def test_it_is_alone_again_after_a_restart():
 
 @pytest.mark.parametrize("before", [1, 60])
 def test_two_that_do_not_hear_each_other(before):
-    """Whoever told a reader that nothing will be missed: it gets what the other one has, too."""
+    """A reader that one of them promised completeness also gets the versions of the other."""
     world = World()
     keep_open(world, "b")
     world.run(before)
