@@ -22,6 +22,13 @@ function randomId() {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+// Take a Web Lock, which ends with this tab.
+function holdForLife(name) {
+  return new Promise((held) => {
+    navigator.locks.request(name, () => new Promise(() => held()));
+  });
+}
+
 export class Stream {
   #tab = randomId(); // new for every load: a copied tab is a tab of its own
   #page = randomId(); // what the stream is called: as the first leader did
@@ -31,6 +38,7 @@ export class Stream {
   #handlers;
   #leading;
   #source = null;
+  #present; // settled once this tab holds the lock that shows the leader that it is there
   #heard = false; // the server has greeted the connection
   #before = false; // there was one earlier
   #state = ["connecting", 0];
@@ -54,8 +62,7 @@ export class Stream {
       heard: (message) => this.#hear(message),
       greet: () => this.#message({ type: this.#heard ? "hello" : "state", resumed: true }),
     });
-    // For as long as this tab lives, so that the leader can tell.
-    if (canShare()) navigator.locks.request(`${NAME} ${this.#tab}`, () => new Promise(() => {}));
+    this.#present = canShare() ? holdForLife(`${NAME} ${this.#tab}`) : Promise.resolve();
     window.addEventListener("online", () => this.#leading.leads && this.restart());
     window.addEventListener("pagehide", () => this.#leave());
     window.addEventListener("pageshow", (event) => event.persisted && this.start());
@@ -136,6 +143,8 @@ export class Stream {
   async #begin(page) {
     if (this.#before) await this.#handlers.forgotten();
     this.#before = true;
+    // With its first event the leader looks whether this tab is there.
+    await this.#present;
     if (this.#heard && page === this.#page) this.#say();
   }
 

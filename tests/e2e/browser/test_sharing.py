@@ -105,6 +105,28 @@ def test_a_tab_whose_request_was_not_answered_repeats_it(visit, world):
     assert failed
 
 
+SLOW_LOCKS = """
+const request = LockManager.prototype.request;
+LockManager.prototype.request = async function (...args) {
+  await new Promise((resolve) => setTimeout(resolve, 3_000));
+  return request.apply(this, args);
+};
+"""
+
+
+def test_a_tab_that_has_just_come_is_not_taken_for_one_that_crashed(visit, world):
+    """Although the browser is slow to grant it the lock by which the leader knows."""
+    user = visit()
+    user.arrive()
+    second = user.context.new_page()
+    second.add_init_script(SLOW_LOCKS)
+    second.goto(f"{user.address}#feeds")
+    second.locator("#entries li", has_text=FEED).first.wait_for(**SOON)
+    news = headline("For a tab that has just come")
+    publish(world, news)
+    seen([user.page, second], news)
+
+
 def test_a_cut_line_is_seen_in_all_tabs_and_nothing_is_missed(visit, world, line):
     user = visit(line.url)
     user.forgiven = "net::ERR_"
