@@ -65,7 +65,11 @@ class World:
         return len(self.parts) + len(layout.DOMAINS)
 
     async def __aenter__(self) -> Self:
-        self.session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER))
+        self.session = aiohttp.ClientSession(
+            # A page has a connection for everything that it follows; `Showing` bounds the pages.
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=ANSWER),
+        )
         try:
             # Those who ask others last.
             await self._start([layout.NAME_SERVER, *layout.FORWARDERS])

@@ -263,6 +263,27 @@ def test_another_tab_that_takes_over_the_stream_misses_nothing(world):
     run(main())
 
 
+def test_as_many_tabs_as_may_be_open_are_all_live(world):
+    """Each has a stream of its own at the hub for everything that it shows."""
+
+    async def main():
+        async with Reader(world, name="many") as page:
+            feeds = [
+                {"domain": domain, "topic": page.topic(0, number)["url"]}
+                for domain in (A, B)
+                for number in range(2)
+            ]
+            for tab in range(60):
+                path = f"/api/pages/{page.name}/tabs/{tab}"
+                status, answer = await page.ask("PUT", path, {"feeds": feeds})
+                assert status == 200, answer
+            await until(lambda: len(page.of("state")) == 240, "240 topics that are live")
+            await page.publish(feeds[1]["topic"], "For sixty tabs")
+            await until(lambda: page.titles().count("For sixty tabs") == 120, "the update")
+
+    run(main())
+
+
 def test_a_new_page_goes_on_behind_a_position(world):
     async def main():
         async with Reader(world, "first") as page:
