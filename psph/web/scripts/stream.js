@@ -93,6 +93,7 @@ export class Stream {
     if (this.#putting) return;
     this.#putting = true;
     try {
+      await this.#present; // with the first event for this tab the leader looks for it
       while (this.#dirty) {
         this.#dirty = false;
         this.#toldPage = this.#page;
@@ -143,8 +144,6 @@ export class Stream {
   async #begin(page) {
     if (this.#before) await this.#handlers.forgotten();
     this.#before = true;
-    // With its first event the leader looks whether this tab is there.
-    await this.#present;
     if (this.#heard && page === this.#page) this.#say();
   }
 
