@@ -297,6 +297,8 @@ class Origin:
         elif own.turn.elsewhere:
             self._cluster.ping(own.topic)
             return
+        else:
+            own.told = False  # the one that writes it, once it is known
         self._writing.hurry(own.turn)
 
     def _pass_on(self, own: OwnTopic) -> None:

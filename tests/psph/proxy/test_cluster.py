@@ -95,6 +95,28 @@ def test_a_ping_at_the_one_that_stands_by_is_passed_on(world):
     assert world.hub(writer).updates[FEED][0].position.publisher == world.hub(writer).publisher
 
 
+def test_what_is_fetched_while_the_writer_is_not_known_crosses(world):
+    """Although a version that the writer published before comes after the fetch."""
+    world.told(world.want("a"))
+    writer, standby = roles(world)
+    world.publish(writer, b"1")
+    world.until(lambda: world.bodies("a") == world.bodies(standby) == [b"1"])
+    world.run(2)  # the standby pinged the writer once it knew it
+    world.sites[0].content = b"news"
+    hub, proxy = world.hub(standby), world.proxy(standby)
+    hub.brings = proxy.brings
+
+    def recorded(update):
+        proxy.recorded(update)
+        if update.body == b"news":
+            proxy.recorded(hub.updates[FEED][0])
+
+    hub.listener = recorded
+    proxy.origin.topics[FEED].turn.lease.holder = ""  # as after votes that were split
+    hub.ping(identify(FEED), lambda: None)
+    world.until(lambda: world.bodies("a") == [b"1", b"news"])
+
+
 def test_a_turn_that_was_over_before_anybody_heard_of_it_is_not_lost(world):
     world.told(world.want("a"))
     writer, standby = roles(world)
