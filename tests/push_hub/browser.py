@@ -10,6 +10,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -169,7 +170,8 @@ class Page:
                 if await self.evaluate(f"Boolean({expression})"):
                     return
             except AssertionError as error:
-                if "context" not in str(error):  # it was destroyed: the page is going elsewhere
+                # Its context was destroyed, or it navigated: the page is going elsewhere.
+                if not re.search("context|navigated", str(error)):
                     raise
             await asyncio.sleep(0.04)
         raise AssertionError(f"{expression} never held in: {await self.text('body')}")
