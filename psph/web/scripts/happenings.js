@@ -34,12 +34,18 @@ export class Happenings {
     while (log.children.length > MOST_LINES) log.lastElementChild.remove();
   }
 
-  // Somebody turned a switch: `what` is {link or node, name}.
+  // A switch is turned: `what` is {link or node, name}.
   turned(up, words, what) {
     this.say(words, up ? "" : "broken");
     // Only what the tree uses has to be repaired.
     const used = this.#last && this.#tree.links.some((id) => touches(this.#last, id, what));
     this.#broken = !up && used ? { ...what, at: Date.now() } : null;
+  }
+
+  // The switch was not turned, for this reason.
+  refused(reason) {
+    this.say(reason, "broken");
+    this.#broken = null;
   }
 
   update(state) {

@@ -266,15 +266,15 @@ export class Network {
     row.button.setAttribute("aria-busy", String(this.#waiting.has(key)));
   }
 
-  async #turn(key, path, up, done) {
+  async #turn(key, path, up, turned) {
     if (this.#waiting.has(key)) return;
     this.#waiting.set(key, up);
+    turned(); // before the answer: the fabric may find another way sooner
     try {
       await post(path, { up });
-      done();
     } catch (error) {
       this.#waiting.delete(key);
-      this.#happenings.say(error.message, "broken");
+      this.#happenings.refused(error.message);
     }
     setTimeout(() => this.#waiting.delete(key), 10_000);
   }

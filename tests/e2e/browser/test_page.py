@@ -217,6 +217,32 @@ def test_a_link_is_cut_and_updates_keep_arriving(user):
     expect(log.get_by_text(f"{name} works again.")).to_be_visible(**SOON)
 
 
+SLOW_ANSWERS = """
+const { fetch } = window;
+window.fetch = async (path, options) => {
+  const answer = await fetch(path, options);
+  if (options.method === "POST") await new Promise((resolve) => setTimeout(resolve, 3_000));
+  return answer;
+};
+"""
+
+
+def test_a_repair_is_noticed_that_is_over_before_the_answer(visit):
+    user = visit()
+    page = user.page
+    page.add_init_script(SLOW_ANSWERS)
+    user.arrive("network")
+    middle = page.locator("#links li.in-tree").filter(has_not_text="psph").first
+    name = middle.locator(".name").inner_text()
+    a, b = name.split(" – ")
+    page.get_by_role("button", name=f"Cut the link {a} to {b}").click()
+    log = page.get_by_role("log", name="What happened")
+    repaired = log.get_by_text(re.compile(rf"Repaired .* after {name} went"))
+    expect(repaired).to_be_visible(**SOON)
+    page.get_by_role("button", name=f"Heal the link {a} to {b}").click()
+    expect(log.get_by_text(f"{name} works again.")).to_be_visible(**SOON)
+
+
 def test_the_page_says_why_there_is_no_tree(user):
     page = user.page
     user.view("Network")

@@ -146,7 +146,7 @@ PLANTED: dict[type[Planted], int] = {
     ForgetsItsTurns: 0,
     WithdrawsAtTheEnd: 117,
     PublishesOutOfTurn: 0,
-    DoesNotLookAfterAll: 22,
+    DoesNotLookAfterAll: 113,
     TakesUpTheLatest: 6,
     ForgetsThatItFollowed: 176,
     KeepsWritingAlone: 7,
