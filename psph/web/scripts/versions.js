@@ -18,15 +18,16 @@ export function noted(effect, event, side) {
     counts.holes += event.missed;
     return { ...counts, last, lines: add({ words, side, bad: true }) };
   }
-  const stream = `${event.topic} ${event.position.split(".", 2).join(".")}`;
-  const before = last[stream];
+  const stream = event.position.split(".", 2).join(".");
+  const key = `${event.topic} ${stream}`;
+  const before = last[key];
   const late = before !== undefined && event.version <= before;
   const early = before !== undefined && event.version > before + 1;
   counts.consumed += 1;
   counts.twice += late ? 1 : 0;
   counts.holes += early ? event.version - before - 1 : 0;
-  const chip = { words: `${event.version}`, side, bad: late || early };
-  return { ...counts, last: { ...last, [stream]: event.version }, lines: add(chip) };
+  const chip = { words: `${event.version}`, side, stream, bad: late || early };
+  return { ...counts, last: { ...last, [key]: event.version }, lines: add(chip) };
 }
 
 export class Lines {
@@ -58,8 +59,8 @@ export class Lines {
     }
   }
 
-  #chip({ words, side, bad }, kept) {
-    const key = `${words} ${side} ${bad}`;
+  #chip({ words, side, stream, bad }, kept) {
+    const key = `${words} ${side} ${stream} ${bad}`;
     const known = kept.get(key);
     kept.delete(key);
     if (known) return known;
@@ -67,6 +68,7 @@ export class Lines {
     const made = element("li", { className: bad ? "bad" : text(side) }, text(words));
     made.classList.add("arriving");
     made.dataset.key = key;
+    made.dataset.stream = text(stream);
     if (domain) made.title = `through ${domain}`;
     return made;
   }
