@@ -77,7 +77,7 @@ class OwnTopic:
     settled: bool = False
     """Whether its publisher has sent content here since it is our turn."""
     told: bool = False
-    """Whether the one that writes it was told to have a look."""
+    """Whether the proxy that writes it was pinged for all that was fetched here meanwhile."""
     looked: bool = False
     """Whether the hub has had a look at it, so that there is something to begin with."""
     last: Position | None = None

@@ -1,7 +1,7 @@
 // The one event stream of the page. All tabs of a browser share it: one of them leads, has the
 // connection and passes events on; each sends by itself, with PUT /api/pages/PAGE/tabs/TAB, the
-// whole list of what it shows. So a change and a new connection are the same
-// thing, and each feed and chat resumes after its own position.
+// whole list of what it shows. So a change and a new connection are the same thing, and each feed and
+// chat resumes after its own position.
 
 import { Leading, canShare } from "../roaming/leading.js";
 import { put, read, remove } from "./api.js";
